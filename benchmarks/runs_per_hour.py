@@ -55,8 +55,8 @@ masking: causal
 feed_forward: gelu
 model: {{layers: {layers}, heads: {heads}, d_model: {width}, d_ff: 4x, dropout: 0.0, bias: false,
   tie_embeddings: output, embedding_scale: one}}
-train: {{steps: 2000, batch_size: {batch}, lr: 1.0e-3, final_lr: 1.0e-4, warmup_steps: 100, betas: [0.9, 0.99],
-  eps: 1.0e-8, weight_decay: 0.1, decay: matrices, clip_norm: 1.0, precision: {precision}}}
+train: {{steps: 2000, batch_size: {batch}, lr: 1.0e-3, schedule: {{name: cosine, final_lr: 1.0e-4}}, warmup_steps: 100,
+  betas: [0.9, 0.99], eps: 1.0e-8, weight_decay: 0.1, decay: matrices, clip_norm: 1.0, precision: {precision}}}
 """
 MQAR = """
 data: {{dataset: mqar, levels: [64x4], alphabet: 8192, size: 10000, valid: 100, test: 100}}

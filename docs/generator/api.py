@@ -57,7 +57,7 @@ SECTIONS = {
     "Datasets and recipes": {"headtohead.plugin": "Dataset Corpus Pair TextUnit Recipe cache_root"},
     "Launchers and loggers": {
         "headtohead.plugin": "Launcher LocalLauncher InlineLauncher ClusterLauncher Job Exit run_program Logger "
-        "LoggedRun"
+        "LoggedRun StudyLogger LoggedStudy Answer AnsweredContrast DeniedError"
     },
     "Testing": {
         "headtohead.testing": "check INVARIANTS Invariant Subject Verdict tiny_config",

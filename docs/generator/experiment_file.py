@@ -14,14 +14,15 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import models_json_schema
 
-from headtohead.config.builder import FAMILIES, ROLES_OF
-from headtohead.config.reference import type_words
+from headtohead.config.builder import SECTION_ENTRIES
+from headtohead.config.reference import meaning, type_words
+from headtohead.plugins.families import COMPONENTS, FAMILIES
 from headtohead.plugins.registry import current
 from headtohead.schema import experiment_file, run_config
 from headtohead.schema.run_config import SECTIONS
 from headtohead.schema.sections import NotHashed
 
-NAMED = (*FAMILIES, "dataset", "recipe")
+NAMED = (*(name for name, family in FAMILIES.items() if family.place), "recipe")
 
 Schema = dict[str, Any]
 
@@ -36,7 +37,7 @@ def _experiment_schema() -> Schema:
     _, made = models_json_schema([(model, "validation") for model in models], by_alias=True)
     definitions: dict[str, Schema] = without_titles(made["$defs"])
     definitions |= {f"{family}-name": _name(family) for family in NAMED}
-    for family in FAMILIES:
+    for family in COMPONENTS:
         definitions |= _family(family)
     _accept_forms_of_files(definitions)
     axes = _axes(definitions)
@@ -64,16 +65,19 @@ def _experiment_schema() -> Schema:
 
 
 def without_titles(value: Any) -> Any:
-    """Return a schema without the titles that pydantic derives from field names."""
+    """Return a schema without the titles that pydantic derives from field names, and descriptions on one line."""
     if isinstance(value, list):
         return [without_titles(item) for item in value]
     if not isinstance(value, dict):
         return value
-    return {
-        key: without_titles(item)
-        for key, item in value.items()
-        if not (key == "title" and isinstance(item, str))
-    }
+    schema = {}
+    for key, item in value.items():
+        if key == "title" and isinstance(item, str):
+            continue
+        if key == "description" and isinstance(item, str):
+            item = " ".join(item.split())
+        schema[key] = without_titles(item)
+    return schema
 
 
 def _accept_forms_of_files(definitions: dict[str, Schema]) -> None:
@@ -82,6 +86,10 @@ def _accept_forms_of_files(definitions: dict[str, Schema]) -> None:
     definitions["Options"]["additionalProperties"] = True
     data["additionalProperties"] = True
     data["properties"]["dataset"] |= _reference("dataset-name")
+    for (section, field), family in SECTION_ENTRIES.items():
+        properties = definitions[SECTIONS[section].__name__]["properties"]
+        entry = {"anyOf": [_reference(f"{family.name}-name"), _named(family.name)]}
+        properties[field] = {"description": properties[field]["description"], **entry}
     definitions["ModelInput"]["properties"]["d_ff"]["type"] = ["integer", "string"]
     mask_value = definitions["ModelInput"]["properties"]["mask_value"]
     mask_value["type"] = ["string", "number"]
@@ -90,7 +98,7 @@ def _accept_forms_of_files(definitions: dict[str, Schema]) -> None:
 
 def _axes(definitions: dict[str, Schema]) -> dict[str, Schema]:
     """Return the schema of each axis by its name, dotted for fields: ``model.d_model``."""
-    found: dict[str, Schema] = {family: _reference(family) for family in FAMILIES}
+    found: dict[str, Schema] = {family: _reference(family) for family in COMPONENTS}
     found["recipe"] = {"anyOf": [_reference("recipe-name"), _named("recipe")]}
     found["match"] = {"enum": ["none", "parameters", "flops"]}
     for section, model in SECTIONS.items():
@@ -108,7 +116,7 @@ def _configuration(axes: dict[str, Schema]) -> Schema:
     return {
         "type": "object",
         "properties": sections | fields,
-        "patternProperties": {rf"^({'|'.join([*SECTIONS, *FAMILIES])})\.": {}},
+        "patternProperties": {rf"^({'|'.join([*SECTIONS, *COMPONENTS])})\.": {}},
         "additionalProperties": False,
     }
 
@@ -120,7 +128,7 @@ def _family(family: str) -> dict[str, Schema]:
     layers = {"anyOf": [layer, {"type": "array", "items": layer, "minItems": 1}]}
     by_role = {
         "type": "object",
-        "properties": dict.fromkeys(ROLES_OF[family], layers),
+        "properties": dict.fromkeys(COMPONENTS[family].roles, layers),
         "additionalProperties": False,
         "minProperties": 1,
     }
@@ -176,12 +184,12 @@ def table(model: type[BaseModel]) -> str:
     lines = ["| field | type | default | meaning |", "|---|---|---|---|"]
     for name, info in model.model_fields.items():
         runtime = any(isinstance(marker, NotHashed) for marker in info.metadata)
-        meaning = (info.description or "").replace("|", "\\|")
+        text = meaning(info).replace("|", "\\|")
         cells = [
             f"`{info.alias or name}`",
             type_words(info).replace("|", "\\|"),
             _default(info),
-            f"{meaning} (not part of the run hash)" if runtime else meaning,
+            f"{text} (not part of the run hash)" if runtime else text,
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

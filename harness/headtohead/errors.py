@@ -13,8 +13,7 @@ from headtohead.synonyms import hint, synonyms
 from headtohead_judge.errors import MAX_NAMES as MAX_NAMES
 from headtohead_judge.errors import DiskError as DiskError
 from headtohead_judge.errors import HeadToHeadError as HeadToHeadError
-from headtohead_judge.errors import closest, listed
-from headtohead_judge.errors import disk_errno as disk_errno
+from headtohead_judge.errors import closest, known_names
 from headtohead_judge.errors import edit_distance as edit_distance
 from headtohead_judge.errors import is_disk_error as is_disk_error
 from headtohead_judge.errors import similar as similar
@@ -62,7 +61,7 @@ class Interrupted(KeyboardInterrupt):
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return `suggestion`, or if there is none, a list of the known names; of many names, the first are listed."""
     names = sorted(set(known))
-    return suggestion(name, names) or listed(names)
+    return suggestion(name, names) or known_names(names)
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

@@ -19,10 +19,8 @@ from pydantic_core import to_json
 
 from headtohead.errors import HeadToHeadError
 from headtohead_judge.files import MAX_BYTES as MAX_BYTES
-from headtohead_judge.files import RESTORE as RESTORE
 from headtohead_judge.files import TEMPORARY as TEMPORARY
 from headtohead_judge.files import disk_errors as disk_errors
-from headtohead_judge.files import is_same_file as is_same_file
 from headtohead_judge.files import opened as opened
 from headtohead_judge.files import parse_json as parse_json
 from headtohead_judge.files import read_bytes as read_bytes

@@ -27,7 +27,6 @@ _NAMES_ELSEWHERE = {
     "train.batch_tokens": "max_tokens",
     "train.batch_size": "per_device_train_batch_size train_batch_size",
     "train.lr": "learning_rate",
-    "train.final_lr": "eta_min learning_rate_min min_lr",
     "train.warmup_steps": "num_warmup_steps warmup warmup_iters warmup_ratio warmup_updates",
     "train.betas": "adam_beta1 adam_beta2 adam_betas beta1 beta2",
     "train.eps": "adam_eps adam_epsilon",
@@ -56,6 +55,8 @@ _NAMES_ELSEWHERE = {
     "--seeds": "num_seeds seed",
     "--reports": "out_dir output_dir",
     # Sentences
+    "type schedule: {name: cosine, final_lr: 1.0e-4}": "eta_min final_lr learning_rate_min min_lr",
+    "type schedule: {name: wsd, decay_fraction: 0.2}": "decay_fraction",
     "seeds: 6 trains six seeds, and seeds: [42] trains seed 42": "num_seeds random_seed seed",
     "type norm: NAME; h2h plugins norm lists them; model.norm is their position: pre, post or sandwich": "layer_norm "
     "layernorm rms_norm rmsnorm",

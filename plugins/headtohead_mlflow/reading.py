@@ -16,16 +16,16 @@ def experiment_table(uri: str, experiment: str, metric: str | None) -> pd.DataFr
     """Return a row per run with its parameters, status and last metrics; with ``metric``, a row per logged step."""
     import pandas as pd
 
-    store, rows = open_store(uri, create=False), []
+    store = open_store(uri, create=False)
+    rows: list[dict[str, Any]] = []
     with store_errors(uri):
-        found = store.client.get_experiment_by_name(experiment)
-        if found is None:
-            names = [known.name for known in store.client.search_experiments()]
-            raise HeadToHeadError(
-                f"no experiment '{experiment}' in {without_password(uri)}{nearest(experiment, names)}"
-            )
-        for run in store.runs(found.experiment_id, newest_first=True):
-            fields: dict[str, Any] = {
+        mlflow_experiment = store.client.get_experiment_by_name(experiment)
+        if mlflow_experiment is None:
+            names = [other.name for other in store.client.search_experiments()]
+            hint = nearest(experiment, names)
+            raise HeadToHeadError(f"no experiment '{experiment}' in {without_password(uri)}{hint}")
+        for run in store.runs(mlflow_experiment.experiment_id, newest_first=True):
+            fields = {
                 "run_name": run.info.run_name,
                 **run.data.params,
                 "status": run.info.status,
@@ -33,9 +33,11 @@ def experiment_table(uri: str, experiment: str, metric: str | None) -> pd.DataFr
             if metric is None or metric not in run.data.metrics:
                 rows.append({**fields, **run.data.metrics})
                 continue
-            history = store.client.get_metric_history(run.info.run_id, metric)
-            values = {point.step: point.value for point in history}
-            rows += [{**fields, "step": step, metric: value} for step, value in values.items()]
+            by_step = {}
+            for point in store.client.get_metric_history(run.info.run_id, metric):
+                by_step[point.step] = point.value
+            for step, value in by_step.items():
+                rows.append({**fields, "step": step, metric: value})
     if not rows:
         raise HeadToHeadError(f"experiment '{experiment}' in {without_password(uri)} has no runs")
     return pd.DataFrame(rows)

@@ -66,6 +66,7 @@ class MlflowRunLogger(Logger):
         self.to = to
         self.client = to.store.client
         self.run_id = to.run_ids.get(run.run_hash, "")
+        """The id of the MLflow run; empty before `begin` if there is none."""
         self.points: dict[str, dict[int, tuple[int, float]]] = {}
         """Time and value that MLflow displays at each step of a metric."""
         self.counts: Counter[str] = Counter()
@@ -131,10 +132,12 @@ class MlflowRunLogger(Logger):
 
     def end(self, state: str, results: Mapping[str, float]) -> None:
         run = replace(self.run, known=self.run.observed(sweep=True))
+        last_step = 0
+        last_time = 0
         for name, point in self.last.items():
             self._add(name, point)
-        last_step = max((point.step for point in self.last.values()), default=0)
-        last_time = max((point.time for point in self.last.values()), default=None)
+            last_step = max(last_step, point.step)
+            last_time = max(last_time, point.time)
         ended = milliseconds(run.status.ended) or last_time or milliseconds(run.status.started) or 0
         may_continue = last_step == run.status.steps or run.record.config.train.early_stopping
         if state in states.RESULTS:
@@ -188,22 +191,20 @@ class MlflowRunLogger(Logger):
                 self.run.record, seed=self.run.seed, variant=self.run.variant.slug
             )
         existing = self.mlflow_run.data
-        metrics = []
+        new_metrics = []
         for (name, step), (time, value) in self.fresh.items():
-            metrics.append(Metric(name, value, time, step))
+            new_metrics.append(Metric(name, value, time, step))
+        new_params = []
+        for name, text in params.items():
+            if name not in existing.params:
+                new_params.append(Param(name, text))
+        new_tags = [RunTag(name, text) for name, text in tags.items()]
         with refusals():
             if params and REASON_TAG in existing.tags and REASON_TAG not in tags:
                 self.client.delete_tag(self.run_id, REASON_TAG)
                 del existing.tags[REASON_TAG]
             self.client.log_batch(
-                self.run_id,
-                metrics=metrics,
-                params=[
-                    Param(name, value)
-                    for name, value in params.items()
-                    if name not in existing.params
-                ],
-                tags=[RunTag(name, value) for name, value in tags.items()],
+                self.run_id, metrics=new_metrics, params=new_params, tags=new_tags
             )
         for (name, step), point in self.fresh.items():
             self.points.setdefault(name, {})[step] = point

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from headtohead.config.builder import FAMILIES
 from headtohead.escaping import markdown_code, markdown_escape
 from headtohead.planning.variants import is_runtime
+from headtohead.plugins.families import COMPONENTS
 from headtohead.storage import states
 from headtohead.storage.experiment import DataRecord, ResolvedVariant
 from headtohead.storage.record import leaves
@@ -51,13 +51,13 @@ def parameters(resolved: ResolvedVariant, **identity: str | int) -> dict[str, st
     parameter; an option follows the name after a dot.
     """
     config = resolved.config.model_dump(mode="json")
-    for family in FAMILIES:
+    for family in COMPONENTS:
         config.pop(family, None)  # omitted at its default
     params: dict[str, Any] = {}
     for name, value in leaves(config):
         if not is_runtime(*name.split(".")[:2]):
-            params[name.replace(".options.", ".")] = value
-    for family in FAMILIES:
+            params[name.replace(".options.", ".").removesuffix(".name")] = value
+    for family in COMPONENTS:
         roles = getattr(resolved.config, family).model_dump(mode="json")
         params |= _family_parameters(family, roles)
     params |= resolved.axes

@@ -11,7 +11,7 @@ import sys
 import sysconfig
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 import psutil
@@ -38,13 +38,13 @@ def study_links(uri: str, port: int = PORT) -> dict[str, str]:
     store = open_store(uri, create=False)
     with store_errors(uri):
         experiments = store.client.search_experiments(order_by=["creation_time DESC"])
-    return {
-        experiment.name: link(
-            experiment.experiment_id, uri, port, index=STUDY_TAG not in experiment.tags
-        )
-        for experiment in experiments
-        if STUDY_TAG in experiment.tags or experiment.name == mlflow_experiment(INDEX)
-    }
+    links = {}
+    for experiment in experiments:
+        is_study = STUDY_TAG in experiment.tags
+        is_index = experiment.name == mlflow_experiment(INDEX)
+        if is_study or is_index:
+            links[experiment.name] = link(experiment.experiment_id, uri, port, index=not is_study)
+    return links
 
 
 @contextmanager
@@ -57,7 +57,8 @@ def server(uri: str, port: int = PORT, *options: str) -> Iterator[subprocess.Pop
     command += ["--host", HOST, "--port", str(port), "--workers", "1"]
     # By default, uvicorn imports the working directory.
     command += ["--uvicorn-opts", shlex.join(["--app-dir", sysconfig.get_path("purelib")])]
-    if database := database_of(uri):
+    database = database_of(uri)
+    if database is not None:
         command += ["--default-artifact-root", (database.parent / ARTIFACTS).as_uri()]
     command += options
     environment = {**SETTINGS, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", **os.environ}
@@ -68,33 +69,39 @@ def server(uri: str, port: int = PORT, *options: str) -> Iterator[subprocess.Pop
     # A separate process group: Ctrl-C interrupts only this process, which ends the server and its workers.
     process = children.start_program(command, env=environment, start_new_session=True, **quiet)
     try:
-        end = time.monotonic() + START_SECONDS
-        while True:
-            with (
-                suppress(OSError),
-                urllib.request.urlopen(f"http://{HOST}:{port}/health", timeout=2),
-            ):
-                break
-            if (code := process.poll()) is not None or time.monotonic() > end:
-                reason = "did not respond in time" if code is None else f"ended with code {code}"
-                raise HeadToHeadError(
-                    f"the MLflow server {reason}; to see the reason, run: {shlex.join(command)}"
-                )
-            time.sleep(0.2)
+        _wait_until_ready(process, port, command)
         yield process
     except KeyboardInterrupt:
         pass
     finally:
-        workers = (
-            psutil.Process(process.pid).children(recursive=True)
-            if psutil.pid_exists(process.pid)
-            else []
-        )
+        workers = []
+        if psutil.pid_exists(process.pid):
+            workers = psutil.Process(process.pid).children(recursive=True)
         for number in (signal.SIGTERM, signal.SIGKILL):  # a worker may outlive the server
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, number)
             psutil.wait_procs(workers, STOP_SECONDS)
         process.wait()
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], port: int, command: Sequence[str]) -> None:
+    """Wait until the server answers; raise if it ends or `START_SECONDS` pass."""
+    end = time.monotonic() + START_SECONDS
+    while True:
+        address = f"http://{HOST}:{port}/health"
+        with suppress(OSError), urllib.request.urlopen(address, timeout=2):
+            return
+        code = process.poll()
+        if code is not None:
+            reason = f"ended with code {code}"
+            break
+        if time.monotonic() > end:
+            reason = "did not respond in time"
+            break
+        time.sleep(0.2)
+    raise HeadToHeadError(
+        f"the MLflow server {reason}; to see the reason, run: {shlex.join(command)}"
+    )
 
 
 def _leave(number: int, frame: object) -> None:

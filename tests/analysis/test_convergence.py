@@ -12,12 +12,13 @@ import pytest
 from headtohead.analysis.convergence import LossTrend
 from headtohead.analysis.findings import rules
 from headtohead.analysis.study import Analysis
+from headtohead.config.builder import resolve
 from headtohead.planning.schedule import decays_to_an_end, learning_rate
+from headtohead.plugins.registry import current
 from headtohead.report.content import Report
 from headtohead.report.differences import differences
 from headtohead.report.writing import write_files
 from headtohead.schema.run_config import TrainConfig
-from headtohead.schema.schedules import SCHEDULES, schedules_with
 from made import case_table
 from made.fake_study import with_losses
 
@@ -46,7 +47,9 @@ def plant(analysed: Callable[..., Analysis]) -> Callable[..., Analysis]:
             score=lambda axes, seed: (
                 (scores or {}).get(axes["positional"], 0.5) + 0.001 * (seed * 7 % 5)
             ),
-            config=lambda axes: {"train": {"schedule": schedule, "final_lr": final_lr}},
+            config=lambda axes: {
+                "train": {"schedule": {"name": schedule, "options": {"final_lr": final_lr}}}
+            },
             steps=STEPS,
             one_at_a_time=True,
             **options,
@@ -164,19 +167,22 @@ def test_a_gap_of_the_better_score_with_the_lower_loss_is_given_in_steps_of_the_
 
 
 def test_exactly_the_schedules_with_a_final_rate_reach_it_at_the_last_step() -> None:
-    trains = [
-        TrainConfig(steps=100, schedule=name, warmup_steps=0, lr=0.01, final_lr=0.002)
-        for name in SCHEDULES
-    ]
-    ends = [
-        train.schedule for train in trains if learning_rate(train, 100, 100) == pytest.approx(0.002)
-    ]
-    assert (
-        set(ends)
-        == set(schedules_with("final_lr"))
-        == {train.schedule for train in trains if decays_to_an_end(train)}
-    )
-    assert not decays_to_an_end(TrainConfig(steps=100, schedule="cosine", lr=0.01, final_lr=0.01))
+    def train(**schedule: object) -> TrainConfig:
+        fields = {"steps": 100, "warmup_steps": 0, "lr": 0.01, "schedule": schedule}
+        return resolve({"train": fields}).train
+
+    ending = set()
+    for name, registered in current().entries["schedule"].items():
+        if "final_lr" in registered.entry.Options.model_fields:
+            ending.add(name)
+            config = train(name=name, final_lr=0.002)
+            assert learning_rate(config, 100, 100) == pytest.approx(0.002)
+            assert decays_to_an_end(config)
+            assert not decays_to_an_end(train(name=name, final_lr=0.01))
+        else:
+            assert learning_rate(train(name=name), 100, 100) > 0
+            assert not decays_to_an_end(train(name=name))
+    assert ending == {"cosine", "wsd"}
 
 
 @case_table("schedule", ["cosine", "wsd"], default=2)

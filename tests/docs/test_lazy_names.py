@@ -25,7 +25,12 @@ def typed_imports(module: str) -> dict[str, str]:
     for statement in block.body:
         assert isinstance(statement, ast.ImportFrom)
         for alias in statement.names:
-            homes[alias.name] = str(statement.module)
+            if (
+                alias.name == "*"
+            ):  # the base classes, which the list of families imports for type checkers
+                homes |= typed_imports(str(statement.module))
+            elif not (alias.asname or alias.name).startswith("_"):
+                homes[alias.name] = str(statement.module)
     return homes
 
 

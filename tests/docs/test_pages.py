@@ -19,10 +19,10 @@ from scipy import stats
 
 from headtohead import HeadToHeadError
 from headtohead.cli import main
-from headtohead.config.builder import FAMILIES
 from headtohead.config.loading import load_file, load_text
 from headtohead.planning.design import expand
 from headtohead.planning.planner import make_plan
+from headtohead.plugins.families import COMPONENTS
 from headtohead.plugins.registry import Registry, current, use_files
 from headtohead.schema.experiment_file import DesignBlock, ExperimentFile
 from headtohead.testing import INVARIANTS
@@ -65,7 +65,7 @@ def test_the_readme_counts_what_there_is():
 
 def test_the_page_of_checked_components_has_every_entry_with_every_invariant():
     text, entries = text_of("docs/reference/checked.md"), current().entries
-    names = [name for family in (*FAMILIES, "recipe") for name in entries[family]]
+    names = [name for family in (*COMPONENTS, "recipe") for name in entries[family]]
     assert sorted(re.findall(r"(?m)^\| `(\S+)` \| \d", text)) == sorted(names)
     assert f"Of {len(names) * len(INVARIANTS):,} outcomes, 0 are unexpected violations." in text
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations, product
 from typing import Any
 
-from headtohead.config.builder import FAMILIES
+from headtohead.plugins.families import COMPONENTS
 from headtohead.plugins.registry import Registry
 from headtohead.testing.checks.configurations import compatible_config, role_variants
 from headtohead.testing.subject import MASK_VALUES
@@ -26,7 +26,7 @@ ROLE_CHOICES = (
 
 def factors(registry: Registry) -> dict[str, list[str]]:
     """Return the values of each factor of the array."""
-    families = {family: sorted(registry.entries[family]) for family in FAMILIES}
+    families = {family: sorted(registry.entries[family]) for family in COMPONENTS}
     return {**families, "mask_value": list(MASK_VALUES), "role": list(ROLE_CHOICES)}
 
 

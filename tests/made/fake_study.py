@@ -220,6 +220,7 @@ def _variant(study: Study, axes: Json) -> Json:
         "decoding_limit": 20,
         "order_invariant": axes.get("positional") == "none",
         "padding_hidden": axes.get("masking") != "causal",
+        "rate_decays": config["train"]["schedule"]["name"] in ("cosine", "wsd"),
         "pitfalls": [],
         "config": config,
     }

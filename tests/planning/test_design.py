@@ -203,15 +203,24 @@ def test_an_exclusion_by_name_applies_with_any_options(design, value, left):
     assert slugs(found) == left
 
 
-@pytest.mark.parametrize(
-    "field", ["final_lr: [1.0e-3]", "decay_fraction: [0.5]", "decay: [matrices]"]
-)
-def test_a_value_without_effect_is_noted_and_no_variant(design, field):
-    text = f"design: [{{one_at_a_time: {{train.{field}}}}}]"
-    found = design(text, "train.schedule=constant", "train.weight_decay=0.0")
+def test_a_value_without_effect_is_noted_and_no_variant(design):
+    text = "design: [{one_at_a_time: {train.decay: [matrices]}}]"
+    found = design(text, "train.weight_decay=0.0")
     assert len(found.variants) == 1
     assert found.notes[0].endswith(" changes nothing: another combination has the same effect")
-    assert len(design(text, "train.schedule=wsd", "train.weight_decay=0.1").variants) == 2
+    assert len(design(text, "train.weight_decay=0.1").variants) == 2
+
+
+def test_schedules_and_their_options_are_axes(design):
+    found = design("design: [{one_at_a_time: {train.schedule: [wsd, {name: wsd, final_lr: 0.5}]}}]")
+    assert slugs(found) == ["schedule-cosine", "schedule-wsd", "schedule-wsd-final_lr-0.5"]
+    found = design("design: [{one_at_a_time: {train.schedule.final_lr: [0.5]}}]")
+    assert slugs(found) == ["final_lr-0", "final_lr-0.5"]
+    excluded = design("""
+        design: [{one_at_a_time: {train.schedule: [wsd, {name: wsd, final_lr: 0.5}, constant]}}]
+        exclude: [{when: {train.schedule: wsd}, reason: why}]
+    """)
+    assert slugs(excluded) == ["schedule-cosine", "schedule-constant"]
 
 
 def test_an_exclusion_that_matches_nothing_is_noted(design):

@@ -1,5 +1,3 @@
-import subprocess
-import sys
 from typing import Annotated
 
 import pytest
@@ -7,10 +5,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headtohead.config.builder import resolve
-from headtohead.config.entries import parsed_options
+from headtohead.config.entries import parsed_options, plugins_of
 from headtohead.config.identity import identity_fields, run_hash, run_identity
+from headtohead.planning.schedule import learning_rate
+from headtohead.plugins.registry import use_files
 from headtohead.schema.run_config import EntryConfig, RunConfig
 from headtohead.schema.sections import NotHashed, OmittedAtDefault
+from made import refused
 
 DATA_HASH = "f" * 64
 
@@ -19,7 +20,7 @@ DATA_HASH = "f" * 64
 GOLDEN = {
     "default": (
         {"train": {"epochs": 1}},
-        "67384d4e7160e3b6732bef4e9f935169d0af0fe51120999e8a86f263e19b14f2",
+        "128ba4b6c169c76f282858c1de2055809690f8e0491a1ddfbbefbe89abf51a1a",
     ),
     "every family": (
         {
@@ -28,7 +29,7 @@ GOLDEN = {
             "attention": {"name": "grouped-query", "kv_heads": 1},
             "masking": "causal",
         },
-        "759e87cf28af81f597652cc822bdc23b5df3a6ac09ff30f663a9f8f964ece44d",
+        "ad3373f3588e3b22a617705ec43804e7dfacd49469352993cc11df0b928e15bb",
     ),
     "sections": (
         {
@@ -37,7 +38,7 @@ GOLDEN = {
             "data": {"dataset": "toy-grammar", "size": 500, "split": "length", "limit": 100},
             "evaluate": {"unpadded": False, "buckets": [4, 8]},
         },
-        "bcd2fee8178f041c3b7b0b168694b6818d07e546f8a4e3bd14992e0f59a71cdb",
+        "6e0c4d03a89d8ee462980f96bb297ee4a3d7cb4690134daad70b37cbe02600b1",
     ),
 }
 
@@ -177,33 +178,90 @@ def test_a_default_feed_forward_or_norm_is_not_in_the_hash(hash_of, family, defa
     )
 
 
-PLANTED = """
-from headtohead.schema import schedules
+LINEAR = """
+from pydantic import Field
+from headtohead.plugin import Moment, Options, Schedule, hookimpl
 
-def linear(moment, final_lr):
-    return final_lr + (moment.lr - final_lr) * (1 - moment.step / moment.steps)
+class LinearOptions(Options):
+    final_lr: float = Field(0.0, ge=0, description="learning rate of the last step")
 
-schedules.SCHEDULES["linear"] = linear
+class Linear(Schedule):
+    Options = LinearOptions
 
-from headtohead.config.builder import resolve
-from headtohead.config.identity import run_hash
-from headtohead.planning.schedule import learning_rate
+    def rate(self, moment):
+        final_lr = self.options.final_lr
+        return final_lr + (moment.lr - final_lr) * (1 - moment.step / moment.steps)
 
-for fields in ({}, {"final_lr": 1e-4}, {"decay_fraction": 0.5}):
-    train = {"steps": 100, "warmup_steps": 0, "lr": 1e-3, "schedule": "linear"} | fields
-    config = resolve({"train": train})
-    print(run_hash(config, 1, "f" * 64), learning_rate(config.train, 100, 100), learning_rate(config.train, 50, 100))
+@hookimpl
+def register_schedules():
+    return {"linear": Linear}
 """
 
 
-def test_runs_of_a_new_schedule_differ_in_exactly_the_fields_that_it_depends_on():
-    done = subprocess.run(
-        [sys.executable, "-c", PLANTED], capture_output=True, text=True, check=True
-    )
-    default, final_lr, decay_fraction = (line.split() for line in done.stdout.splitlines())
-    assert final_lr[0] != default[0] == decay_fraction[0]
-    rates = [[float(rate) for rate in rates] for _, *rates in (default, final_lr)]
+@pytest.fixture
+def linear(tmp_path, own_registry):
+    """Register the schedule ``linear`` of a plugin file."""
+    file = tmp_path / "linear.py"
+    file.write_text(LINEAR)
+    use_files([file])
+    return file
+
+
+def scheduled(schedule):
+    train = {"steps": 100, "warmup_steps": 0, "lr": 1e-3, "schedule": schedule}
+    return resolve({"train": train})
+
+
+def test_a_schedule_of_a_plugin_file_is_hashed_with_its_options(linear):
+    plain, ending = scheduled("linear"), scheduled({"name": "linear", "final_lr": 1e-4})
+    hashes = [run_hash(config, 1, DATA_HASH) for config in (plain, ending, scheduled("cosine"))]
+    assert len(set(hashes)) == 3
+    assert run_hash(scheduled({"name": "linear", "final_lr": 0.0}), 1, DATA_HASH) == hashes[0]
+    rates = [
+        [learning_rate(config.train, step, 100) for step in (100, 50)] for config in (plain, ending)
+    ]
     assert rates == [pytest.approx([0, 5e-4]), pytest.approx([1e-4, 5.5e-4])]
+    assert "schedule/linear" in [entry.label for entry in plugins_of(ending)]
+    stored = RunConfig.model_validate_json(ending.model_dump_json())
+    assert parsed_options(stored, "x") == ending
+
+
+@pytest.mark.parametrize(
+    ("schedule", "message"),
+    [
+        ("linaer", "unknown schedule 'linaer'; did you mean 'linear'?"),
+        ({"name": "linear", "final": 1}, "unknown field 'final'; did you mean 'final_lr'?"),
+        ({"name": "linear", "final_lr": -1}, "must be greater than or equal to 0, got -1"),
+        (["linear"], "expected one entry, got ['linear']; to compare values, type design:"),
+    ],
+)
+def test_a_wrong_schedule_is_one_line(linear, schedule, message):
+    assert message in refused(scheduled, schedule)
+
+
+def test_an_option_of_another_schedule_names_the_schedules_that_have_it(linear):
+    raw = {"train.steps": 1, "train.schedule": "constant", "train.schedule.final_lr": 1}
+    assert refused(resolve, raw).endswith(
+        "schedule 'constant' has no option 'final_lr'; cosine, linear, wsd have it"
+    )
+
+
+@pytest.mark.usefixtures("own_registry")
+@pytest.mark.parametrize(
+    ("rate", "message"),
+    [
+        ("-1.0", "rate returned -1.0 for step 2 of 10; expected a finite number of at least 0"),
+        ("float('nan')", "rate returned nan for step 2 of 10"),
+        ("None", "rate returned None for step 2 of 10"),
+        ("1 / (moment.step - 4)", "rate returned -0.5 for step 2 of 10"),
+    ],
+)
+def test_a_schedule_with_an_invalid_rate_is_refused_when_it_is_loaded(tmp_path, rate, message):
+    file = tmp_path / "linear.py"
+    file.write_text(
+        LINEAR.replace("final_lr + (moment.lr - final_lr) * (1 - moment.step / moment.steps)", rate)
+    )
+    assert f"schedule 'linear' is invalid: TypeError: {message}" in refused(use_files, [file])
 
 
 def test_options_of_a_plugin_can_be_excluded_from_the_hash():

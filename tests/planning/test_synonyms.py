@@ -32,7 +32,7 @@ def failure(field: str, value: object = 1) -> str:
 @pytest.mark.parametrize(
     ("field", "hint"),
     [
-        ("train.min_lr", "; did you mean 'final_lr'?"),
+        ("train.min_lr", "; type schedule: {name: cosine, final_lr: 1.0e-4}"),
         ("train.seed", "; write 'seeds' at the top level of the experiment file, outside base"),
         ("train.device", DEVICE),
         ("model.vocab_size", "; did you mean 'data.vocabulary.max_size'?"),

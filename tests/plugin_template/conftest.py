@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headtohead.plugins.template import FAMILIES, write_package
+from headtohead.plugins.template import TEMPLATES, write_package
 
 Results = list[tuple[int, str, str]]
 Each = Callable[[Sequence[tuple[str, Sequence[str]]]], Results]
@@ -40,7 +40,7 @@ print("results:" + json.dumps(results))
 def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A written package of each family."""
     folder = tmp_path_factory.mktemp("packages")
-    packages = {family: folder / f"my-{family.replace('_', '-')}" for family in FAMILIES}
+    packages = {family: folder / f"my-{family.replace('_', '-')}" for family in TEMPLATES}
     for family, package in packages.items():
         write_package(family, package.name, package)
     return packages

@@ -5,7 +5,7 @@ import re
 import pytest
 import yaml
 
-from headtohead.plugins.template import FAMILIES
+from headtohead.plugins.template import TEMPLATES
 
 
 @pytest.mark.slow
@@ -30,14 +30,14 @@ def test_the_tests_of_each_package_pass_its_experiment_can_be_planned_and_an_ent
         "--no-tracking",
         *(f"--set={override}" for override in small),
     )
-    tests = [(family, test if family == "positional" else fewer) for family in FAMILIES]
-    results = each([*tests, *((family, plan) for family in FAMILIES), ("masking", run)])
-    for family, (code, printed, _) in zip(FAMILIES, results, strict=False):
+    tests = [(family, test if family == "positional" else fewer) for family in TEMPLATES]
+    results = each([*tests, *((family, plan) for family in TEMPLATES), ("masking", run)])
+    for family, (code, printed, _) in zip(TEMPLATES, results, strict=False):
         assert code == 0, printed
         passed = re.search(r"^(\d+) passed", printed, re.MULTILINE)
         assert passed is not None, printed
         assert int(passed.group(1)) >= (8 if family == "dataset" else 20)
-    for family, (code, printed, error) in zip(FAMILIES, results[len(FAMILIES) :], strict=False):
+    for family, (code, printed, error) in zip(TEMPLATES, results[len(TEMPLATES) :], strict=False):
         assert code == 0, error
         assert packages[family].name in printed
     code, _, error = results[-1]
@@ -46,7 +46,7 @@ def test_the_tests_of_each_package_pass_its_experiment_can_be_planned_and_an_ent
     assert "my-masking" in page.read_text("utf-8")
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", TEMPLATES)
 def test_no_file_has_an_unfilled_placeholder(packages, family: str) -> None:
     for path in packages[family].glob("*.*"):
         assert not re.search(r"\$|my-idea|MyIdea", path.read_text("utf-8")), path

@@ -6,11 +6,11 @@ from headtohead.config.builder import resolve
 from headtohead.config.identity import run_hash
 
 HASHES = {
-    "scratch-en-fr": "8fd52cd9a58d0a0523565d72adfc30db2cef4e8ac91ff640b5af94c49b9d01ef",
-    "architecture-en-de": "f940edfcd86b401c9d9480c5526f5dff362464bf2d95b981fcdb0d0355b1e865",
-    "tatoeba-en-es": "0e0038a664035ecd9757b2ae7da59e5dbdd42ec240df509b8653c9eeac3aaae3",
-    "slides-en-fr": "fd14a4746435a652c378c6674016e55d65c53a8efcf453f6cbe710342837d11a",
-    "by-hand-en-fr": "0f432ec79cf4a13f1910dba1aace15c62ebb1438c0153c6ab19c61b94caf443c",
+    "scratch-en-fr": "03a0be28415eb1548d8df9127728a9131241c63b7a78962e15278c083c934065",
+    "architecture-en-de": "73ee6be146a3d151a0ea19e663f2fef62ef34d8420a99c6b1de3febf6d4d4999",
+    "tatoeba-en-es": "e349f2f53fd4fa1cad95b6e53b8f02157226582ea76e0e4be66839d66ee0c570",
+    "slides-en-fr": "28d1296c047a89bb60a3a56510ae0a0cf634f5b2c990f19329814b49a39c5149",
+    "by-hand-en-fr": "e0748e95b51720d8b3750b488ee3a5cae12c0d11cbc213b719a05533c1f222f9",
 }
 
 

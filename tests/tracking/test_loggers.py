@@ -420,7 +420,7 @@ def test_the_logger_of_the_documentation_works(
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "loggers.md").read_text(
         encoding="utf-8"
     )
-    source, _ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    source = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0]
     assert len([line for line in source.splitlines() if line.strip()]) <= 25
     (tmp_path / "json_lines.py").write_text(source, encoding="utf-8")
     folder = make_experiment(axes=AXES)
@@ -433,6 +433,23 @@ def test_the_logger_of_the_documentation_works(
     *steps, end = map(json.loads, file.read_text().splitlines())
     assert [step["step"] for step in steps] == recorded_steps(folder)[0]
     assert end["state"] == "DONE"
+
+
+def test_the_tracker_of_studies_of_the_documentation_gets_the_answer_of_the_report(
+    make_experiment: MakeExperiment, h2h_here: Callable[..., Any], tmp_path: Path
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "loggers.md").read_text("utf-8")
+    source = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[1]
+    (tmp_path / "answers.py").write_text(source, encoding="utf-8")
+    make_experiment(axes={"positional": ["rotary", "none"]}, seeds=(1, 2, 3))
+    report = h2h_here(tmp_path, "report", "quickstart").stdout.splitlines()
+    arguments = ("--logger", "answer", "--plugin", "answers.py")
+    done = h2h_here(tmp_path, "sync", *arguments)
+    assert done.returncode == 0, done.stderr
+    text, *verdicts = (tmp_path / "quickstart.txt").read_text().splitlines()
+    assert text == report[0]
+    assert {line.partition(":")[0] for line in verdicts} == {"rotary", "none"}
+    assert "rotary: baseline" in verdicts
 
 
 def test_a_damaged_list_of_complete_runs_or_a_deleted_folder_sends_all_again(

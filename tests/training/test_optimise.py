@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from headtohead.config.builder import resolve
 from headtohead.model.layers import StackedLinear
 from headtohead.model.transformer import Transformer
 from headtohead.planning.schedule import learning_rate
@@ -14,6 +15,11 @@ from headtohead.testing.tiny import tiny_config
 from headtohead.training.optimise import StackOptimizer, clip_gradients
 
 STEPS = 100
+
+
+def train_config(**fields):
+    """Return the section ``train`` with parsed options of its schedule."""
+    return resolve({"train": {"steps": 1, **fields}}).train
 
 
 AFTER_WARM_UP = {
@@ -27,7 +33,8 @@ AFTER_WARM_UP = {
 
 @pytest.mark.parametrize("schedule", AFTER_WARM_UP)
 def test_warm_up_is_linear_up_to_the_peak_and_the_schedule_follows(schedule):
-    config = TrainConfig(lr=0.5, schedule=schedule, warmup_steps=20, decay_fraction=0.25)
+    options = {"decay_fraction": 0.25} if schedule == "wsd" else {}
+    config = train_config(lr=0.5, schedule={"name": schedule, **options}, warmup_steps=20)
     found = [learning_rate(config, step, STEPS) for step in range(1, STEPS + 1)]
     expected = [
         step / 20 if step <= 20 else AFTER_WARM_UP[schedule](step) for step in range(1, STEPS + 1)
@@ -37,8 +44,9 @@ def test_warm_up_is_linear_up_to_the_peak_and_the_schedule_follows(schedule):
 
 @pytest.mark.parametrize("schedule", ["cosine", "wsd"])
 def test_decaying_schedules_end_at_the_final_rate(schedule):
-    config = TrainConfig(
-        lr=1e-3, schedule=schedule, warmup_steps=20, final_lr=1e-4, decay_fraction=0.9
+    options = {"decay_fraction": 0.9} if schedule == "wsd" else {}
+    config = train_config(
+        lr=1e-3, schedule={"name": schedule, "final_lr": 1e-4, **options}, warmup_steps=20
     )
     rates = [learning_rate(config, step, STEPS) for step in range(20, STEPS + 1)]
     assert (rates[0], rates[-1]) == pytest.approx((1e-3, 1e-4), rel=1e-12)

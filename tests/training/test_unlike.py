@@ -1,5 +1,7 @@
 """Stacks of unlike runs: each member equals its run trained in a stack of one."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -105,9 +107,13 @@ def test_a_stack_has_the_logits_and_translations_of_its_members(single_models, d
 
 def test_members_with_muon_and_bounded_logits_equal_their_runs_alone(data):
     common = {"optimizer": "muon", "schedule": "wsd", "z_loss": 0.01, "weight_decay": 0.1}
-    settings = [{}, {"decay_fraction": 0.7}, {"lr": 3e-3, "final_lr": 1e-3}]
-    configs = [of("rotary", model={"logit_softcap": 2.0}, **common, **own) for own in settings]
-    plain = of("rotary", **common, **settings[0])
+    settings: list[dict[str, Any]] = [
+        {},
+        {"schedule": {"name": "wsd", "decay_fraction": 0.7}},
+        {"lr": 3e-3, "schedule": {"name": "wsd", "final_lr": 1e-3}},
+    ]
+    configs = [of("rotary", model={"logit_softcap": 2.0}, **{**common, **own}) for own in settings]
+    plain = of("rotary", **{**common, **settings[0]})
     stack = training(configs, [3, 1, 2], data)
     stack.run()
     for member, (config, seed) in enumerate(zip(configs, [3, 1, 2], strict=True)):

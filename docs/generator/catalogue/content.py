@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,12 +23,18 @@ from headtohead.model.geometry import find_geometry
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.component import BuildContext, Component
 from headtohead.plugins.dataset import Dataset
+from headtohead.plugins.families import FAMILIES
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.positional import Positional
 from headtohead.plugins.registry import Registered
 from headtohead_notebooks.trace.html import formula_html
 
-PAGE_FAMILIES = ("positional", "attention", "masking", "dataset")
+PICTURES: dict[str, Callable[[str], Sequence[Picture | PictureNote]]] = {
+    "positional": positional_pictures,
+    "attention": attention_pictures,
+    "masking": masking_pictures,
+}
+"""Functions that draw the entries of a family, by their names."""
 FILE_OPTIONS = ("file", "url")
 """Options of a dataset that reads its pairs from outside the package."""
 EXAMPLE_PAIRS = 3
@@ -81,9 +87,9 @@ class CatalogueEntry:
 
 
 def catalogue_entries(entries: Sequence[Registered]) -> list[CatalogueEntry]:
-    """Return the content of each entry of the families in `PAGE_FAMILIES`."""
+    """Return the content of each entry of the families in the catalogue."""
     table = CompatibilityTable(entries)
-    return [_entry(entry, table) for entry in entries if entry.family in PAGE_FAMILIES]
+    return [_entry(entry, table) for entry in entries if FAMILIES[entry.family].in_catalogue]
 
 
 def _entry(registered: Registered, table: CompatibilityTable) -> CatalogueEntry:
@@ -111,13 +117,8 @@ def _entry(registered: Registered, table: CompatibilityTable) -> CatalogueEntry:
 
 def _pictures(registered: Registered) -> tuple[list[Picture], list[PictureNote]]:
     """Return the pictures of an entry, and notes for roles without pictures."""
-    items: Sequence[Picture | PictureNote] = []
-    if registered.family == "positional":
-        items = positional_pictures(registered.name)
-    elif registered.family == "attention":
-        items = attention_pictures(registered.name)
-    elif registered.family == "masking":
-        items = masking_pictures(registered.name)
+    draw = PICTURES.get(registered.family)
+    items = draw(registered.name) if draw else ()
     pictures = [item for item in items if not isinstance(item, PictureNote)]
     return pictures, [item for item in items if isinstance(item, PictureNote)]
 

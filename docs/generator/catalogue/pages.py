@@ -6,20 +6,18 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from catalogue.content import PAGE_FAMILIES, CatalogueEntry
+from catalogue.content import CatalogueEntry
 from catalogue.kernels import kernels_page
 from catalogue.pictures import Picture, numbers_of, png, same_numbers, stored_numbers
 from headtohead.ownership import claim, owned, remove
+from headtohead.plugins.families import FAMILIES
 from headtohead.report.render import environment, tidy_markdown
 
 Files = Mapping[str, str | Picture]
 """Pages and pictures of a catalogue by path."""
 
 TITLES = {
-    "positional": "Positional encodings",
-    "attention": "Attention styles",
-    "masking": "Masking schemes",
-    "dataset": "Datasets",
+    name: family.plural.capitalize() for name, family in FAMILIES.items() if family.in_catalogue
 }
 ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
 
@@ -28,9 +26,7 @@ def catalogue_files(entries: Sequence[CatalogueEntry]) -> Files:
     """Return every file of the catalogue by its path in the folder."""
     templates = environment("catalogue")
     templates.filters |= {"prose": _prose, "cell": _cell, "linked": _linked}
-    families = {
-        family: [entry for entry in entries if entry.family == family] for family in PAGE_FAMILIES
-    }
+    families = {family: [entry for entry in entries if entry.family == family] for family in TITLES}
     families = {family: members for family, members in families.items() if members}
     files: dict[str, str | Picture] = {
         "index.md": templates.get_template("index.md.j2").render(families=families, titles=TITLES)

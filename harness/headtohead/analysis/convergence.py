@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.scores import score_mismatch
-from headtohead.planning.schedule import decays_to_an_end
 from headtohead.schema.run_config import TrainConfig
 from headtohead.storage import states
 from headtohead.storage.frames import Frames
@@ -148,9 +147,11 @@ def convergence(frames: Frames, contrasts: Sequence[ContrastResult]) -> Converge
     for slug in frames.by_slug:
         if frames.trained(slug) == slug:
             trends[slug] = _variant_trend(frames, slug, by_run, passes)
-    trains = [frames.by_slug[slug].config.train for slug in trends]
-    schedules = dict.fromkeys(map(_schedule_name, trains))
-    decaying = dict.fromkeys(_schedule_name(train) for train in trains if decays_to_an_end(train))
+    variants = [frames.by_slug[slug] for slug in trends]
+    schedules = dict.fromkeys(_schedule_name(variant.config.train) for variant in variants)
+    decaying = dict.fromkeys(
+        _schedule_name(variant.config.train) for variant in variants if variant.rate_decays
+    )
     gaps = tuple(_gaps(frames, contrasts, trends))
     return Convergence(
         trends, gaps, tuple(schedules), tuple(decaying), frames.steps(frames.baseline)
@@ -158,7 +159,9 @@ def convergence(frames: Frames, contrasts: Sequence[ContrastResult]) -> Converge
 
 
 def _schedule_name(train: TrainConfig) -> str:
-    return f"{train.schedule} to {train.final_lr:g}" if train.final_lr else train.schedule
+    name = train.schedule.name
+    final_lr = train.schedule.options.model_dump().get("final_lr")
+    return f"{name} to {final_lr:g}" if final_lr else name
 
 
 def run_trend(steps: NDArray[np.int64], losses: NDArray[np.float64]) -> RunTrend | str:
@@ -211,7 +214,7 @@ def _variant_trend(
 def _reached_the_end(frames: Frames, slug: str) -> bool:
     """Return whether a run of a variant trained to the end of a schedule that lowers the learning rate."""
     stopped_early = frames.rows(slug)["stopped_early"].fillna(False).astype(bool)
-    return decays_to_an_end(frames.by_slug[slug].config.train) and not stopped_early.all()
+    return frames.by_slug[slug].rate_decays and not stopped_early.all()
 
 
 def _gaps(

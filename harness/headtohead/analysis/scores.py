@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, cached_property
 from operator import attrgetter
 from typing import NamedTuple
@@ -22,6 +21,7 @@ from headtohead_judge.collapse import collapsed
 from headtohead_judge.contrast import ScoreTable, Side, shared_seeds
 from headtohead_judge.paired_tests import CONFIDENCE, Interval, Summary, summarise
 
+VALID_LOSS = "valid/loss"
 OTHER_DATA = "the variants use different data sets"
 
 _CAUSES = {
@@ -66,12 +66,15 @@ class Scores:
     def data_sets(self) -> tuple[tuple[str, ...], ...]:
         """The trained variants by data set; the variants of one share what a seed changes, so a seed is their block."""
         groups: list[list[str]] = []
-        for slug in dict.fromkeys(map(self.frames.trained, self.frames.by_slug)):
-            own = next(
-                (group for group in groups if same_data_set(self.frames, group[0], slug)), None
-            )
-            own.append(slug) if own else groups.append([slug])
-        return tuple(map(tuple, groups))
+        trained = dict.fromkeys(self.frames.trained(slug) for slug in self.frames.by_slug)
+        for slug in trained:
+            for group in groups:
+                if same_data_set(self.frames, group[0], slug):
+                    group.append(slug)
+                    break
+            else:
+                groups.append([slug])
+        return tuple(tuple(group) for group in groups)
 
     def table(self, sides: Iterable[Side]) -> ScoreTable:
         """Return the scores with which a contrast of trained variants is estimated; collapsed runs do not count.
@@ -108,49 +111,66 @@ class Scores:
     @cached_property
     def collapsed(self) -> Mapping[str, frozenset[int]]:
         """The trained variants with collapsed runs, with their seeds, by the final validation losses of a data set."""
-        frames, loss, found = self.frames, "valid/loss", {}
+        seeds_of: dict[str, frozenset[int]] = {}
         for group in self.data_sets:
-            first = (
-                frames.trained(frames.baseline)
-                if frames.trained(frames.baseline) in group
-                else group[0]
-            )
-            losses = {
-                slug: own
-                for slug in group
-                if (own := frames.scores(slug, loss))
-                and not loss_mismatch(frames, slug, first, loss)
-            }
-            flags = collapsed([[*own.values()] for own in losses.values()]) if losses else []
-            for (slug, own), row in zip(losses.items(), flags, strict=True):
-                found[slug] = frozenset(
-                    seed for seed, is_collapsed in zip(own, row, strict=True) if is_collapsed
-                )
-        return {slug: seeds for slug, seeds in found.items() if seeds}
+            losses = self._comparable_losses(group)
+            if not losses:
+                continue
+            flags = collapsed([[*by_seed.values()] for by_seed in losses.values()])
+            for (slug, by_seed), flags_of_variant in zip(losses.items(), flags, strict=True):
+                flagged = zip(by_seed, flags_of_variant, strict=True)
+                seeds = frozenset(seed for seed, is_collapsed in flagged if is_collapsed)
+                if seeds:
+                    seeds_of[slug] = seeds
+        return seeds_of
+
+    def _comparable_losses(self, group: Sequence[str]) -> dict[str, dict[int, float]]:
+        """Return the final validation losses of the variants of a data set that are comparable with its first one.
+
+        The first one is the baseline, where the data set has it.
+        """
+        baseline = self.frames.trained(self.frames.baseline)
+        first = baseline if baseline in group else group[0]
+        losses = {}
+        for slug in group:
+            by_seed = self.frames.scores(slug, VALID_LOSS)
+            if by_seed and not loss_mismatch(self.frames, slug, first, VALID_LOSS):
+                losses[slug] = by_seed
+        return losses
 
     @cached_property
     def collapses(self) -> Mapping[str, Collapse]:
         """How many runs collapsed, of the baseline and of every variant with a collapsed run; empty without any."""
-        frames, baseline = self.frames, self.frames.trained(self.frames.baseline)
-        totals = {
-            slug: len(frames.scores(slug, "valid/loss")) for slug in (baseline, *self.collapsed)
-        }
-        counts = {slug: len(failed) for slug, failed in self.collapsed.items()}
-        other = counts.get(baseline, 0), totals[baseline] - counts.get(baseline, 0)
-        return {
-            slug: Collapse(
-                count := counts.get(slug, 0),
-                total,
-                Interval(CONFIDENCE, *binomtest(count, total).proportion_ci(CONFIDENCE, "exact")),
-                math.nan
-                if slug == baseline
-                else float(fisher_exact([[count, total - count], other]).pvalue),
-                frames.summary(slug, self.metric),
-                summarise([*self.healthy(Side(slug, self.metric)).values()], span(self.metric)),
-            )
-            for slug in dict.fromkeys([baseline, *counts])
-            if counts and (total := totals[slug])
-        }
+        if not self.collapsed:
+            return {}
+        baseline = self.frames.trained(self.frames.baseline)
+        collapses = {}
+        for slug in dict.fromkeys([baseline, *self.collapsed]):
+            runs = len(self.frames.scores(slug, VALID_LOSS))
+            if runs:
+                collapses[slug] = self._collapse(slug, runs)
+        return collapses
+
+    def _collapse(self, slug: str, runs: int) -> Collapse:
+        """Return how many of the ``runs`` of a variant collapsed, compared with the baseline."""
+        baseline = self.frames.trained(self.frames.baseline)
+        count = len(self.collapsed.get(slug, ()))
+        ends = binomtest(count, runs).proportion_ci(CONFIDENCE, "exact")
+        p = math.nan
+        if slug != baseline:
+            baseline_count = len(self.collapsed.get(baseline, ()))
+            baseline_runs = len(self.frames.scores(baseline, VALID_LOSS))
+            table = [[count, runs - count], [baseline_count, baseline_runs - baseline_count]]
+            p = float(fisher_exact(table).pvalue)
+        without = [*self.healthy(Side(slug, self.metric)).values()]
+        return Collapse(
+            collapsed=count,
+            runs=runs,
+            interval=Interval(CONFIDENCE, *ends),
+            p=p,
+            all_runs=self.frames.summary(slug, self.metric),
+            without=summarise(without, span(self.metric)),
+        )
 
     def healthy(self, side: Side) -> dict[int, float]:
         """Return the scores of a side by seed, without collapsed runs."""
@@ -164,18 +184,22 @@ class Scores:
     def margin(self, metric: str, against: Collection[str] = ()) -> float | None:
         """Return the margin for a verdict on the size; None without one, or if there is less `room`."""
         margin = self.frames.record.margins.get(metric)
-        return margin.value if margin and margin.value <= self.room(metric, against) else None
+        if margin is None or margin.value > self.room(metric, against):
+            return None
+        return margin.value
 
     def room(self, metric: str, against: Collection[str] = ()) -> float:
         """Return how much better a score can be than the mean of the variants ``against``, by default the baseline.
 
         It is infinite without a bound or a score.
         """
-        means = [
-            self.healthy_summary(slug, metric).mean for slug in against or (self.frames.baseline,)
-        ]
-        mean, bound = sum(means) / len(means), span(metric)[higher_is_better(metric)]
-        return math.inf if math.isnan(mean) else abs(bound - mean)
+        slugs = against or (self.frames.baseline,)
+        mean = sum(self.healthy_summary(slug, metric).mean for slug in slugs) / len(slugs)
+        if math.isnan(mean):
+            return math.inf
+        lowest, highest = span(metric)
+        bound = highest if higher_is_better(metric) else lowest
+        return abs(bound - mean)
 
     def healthy_summary(self, slug: str, metric: str) -> Summary:
         """Return mean and standard deviation of a variant over seeds without a collapsed run."""
@@ -184,20 +208,21 @@ class Scores:
     @cached_property
     def variable(self) -> Mapping[str, float]:
         """The variants with a significantly larger variance than the others of their data set, as a ratio of sds."""
-        found = {}
+        ratios = {}
         for _, larger in self._tables(self.metric, None).pooled_blocks:
             for side, ratio in larger.items():
-                found[side.variant] = ratio
-        return found
+                ratios[side.variant] = ratio
+        return ratios
 
     @cached_property
     def missing_seeds(self) -> Mapping[str, str]:
         """The variants with missing seeds, with the reason."""
-        return {
-            slug: reason
-            for slug in self.frames.by_slug
-            if (reason := missing_seeds(self.frames, slug, self.metric))
-        }
+        reasons = {}
+        for slug in self.frames.by_slug:
+            reason = missing_seeds(self.frames, slug, self.metric)
+            if reason is not None:
+                reasons[slug] = reason
+        return reasons
 
     @cached_property
     def judged_on(self) -> Mapping[str, str]:
@@ -215,43 +240,43 @@ class Scores:
     @cached_property
     def unranked(self) -> Mapping[str, str]:
         """The variants without a reported mean in any metric, with the reason."""
-        return {
-            slug: reason
-            for slug, reason in self.missing_seeds.items()
-            if slug not in self.judged_on and not (self.allow_partial and self.summaries[slug].n)
-        }
+        reasons = {}
+        for slug, reason in self.missing_seeds.items():
+            is_partial = self.allow_partial and self.summaries[slug].n > 0
+            if slug not in self.judged_on and not is_partial:
+                reasons[slug] = reason
+        return reasons
 
     @cached_property
     def incomplete(self) -> Mapping[str, str]:
         """The variants with runs that have no result yet, with the number of their seeds."""
-        rows, seeds = self.frames.rows, len(self.frames.seeds)
-        missing = {
-            slug: seeds - int(rows(slug)["state"].isin(states.RESULTS).sum())
-            for slug in self.frames.by_slug
-        }
-        return {
-            slug: f"{n} of {seeds} seeds without a result" for slug, n in missing.items() if n > 0
-        }
+        seeds = len(self.frames.seeds)
+        texts = {}
+        for slug in self.frames.by_slug:
+            has_result = self.frames.rows(slug)["state"].isin(states.RESULTS)
+            missing = seeds - int(has_result.sum())
+            if missing > 0:
+                texts[slug] = f"{missing} of {seeds} seeds without a result"
+        return texts
 
     @cached_property
     def order(self) -> tuple[str, ...]:
         """The variants, best first and variants with missing seeds last, by value of the axes ``data`` and ``size``."""
-        variants = self.frames.by_slug
-        groups = {
-            slug: tuple(comparison_group(variant.axes).items())
-            for slug, variant in variants.items()
-        }
-        order = list(dict.fromkeys(groups.values()))
+        groups = {}
+        for slug, variant in self.frames.by_slug.items():
+            groups[slug] = tuple(comparison_group(variant.axes).items())
+        group_order = list(dict.fromkeys(groups.values()))
 
         def sort_key(slug: str) -> tuple[int, bool, bool, float]:
             metric = self.judged_on.get(slug, self.metric)
             mean = self.frames.summary(slug, metric).mean
             is_last = slug in self.missing_seeds and not self.allow_partial
-            value = -mean if higher_is_better(metric) else mean
-            value = 0.0 if math.isnan(mean) else value
-            return order.index(groups[slug]), is_last, math.isnan(mean), value
+            group = group_order.index(groups[slug])
+            if math.isnan(mean):
+                return group, is_last, True, 0.0
+            return group, is_last, False, -mean if higher_is_better(metric) else mean
 
-        return tuple(sorted(variants, key=sort_key))
+        return tuple(sorted(groups, key=sort_key))
 
     @cached_property
     def ranked(self) -> tuple[str, ...]:
@@ -265,13 +290,18 @@ class Scores:
         Every data set has about equally many.
         """
         order = [slug for slug in self.order if among is None or slug in among]
-        groups = [
-            [slug for slug in order if self.frames.trained(slug) in group]
-            for group in self.data_sets
-        ]
-        chosen = [*filter(None, itertools.chain(*itertools.zip_longest(*groups)))][:most]
-        best, baseline = sorted(chosen, key=order.index), self.frames.baseline
-        return best if baseline in best or baseline not in order else [*best[:-1], baseline]
+        ranks: list[tuple[int, str]] = []
+        for group in self.data_sets:
+            in_group = [slug for slug in order if self.frames.trained(slug) in group]
+            ranks += enumerate(in_group)
+        # The best of every data set first, then the second ones.
+        ranks.sort(key=lambda ranked: ranked[0])
+        chosen = [slug for _, slug in ranks][:most]
+        best = sorted(chosen, key=order.index)
+        baseline = self.frames.baseline
+        if baseline in order and baseline not in best:
+            best = [*best[:-1], baseline]
+        return best
 
     @cached_property
     def upper_bound(self) -> float | None:
@@ -282,11 +312,11 @@ class Scores:
         bound = self.frames.record.data.get("bag_of_words_upper_bound")
         if bound is None or float(bound) >= 1 or leaf(stored(self.metric)) != "exact_match":
             return None
-        has_encoder = any(
-            "encoder" in variant.config.roles for variant in self.frames.by_slug.values()
-        )
-        holds = has_encoder and self._has_bound(self.frames.baseline)
-        return float(bound) if holds else None
+        variants = self.frames.by_slug.values()
+        has_encoder = any("encoder" in variant.config.roles for variant in variants)
+        if not has_encoder or not self._has_bound(self.frames.baseline):
+            return None
+        return float(bound)
 
     @cached_property
     def upper_bound_verdicts(self) -> Mapping[str, str]:
@@ -297,14 +327,16 @@ class Scores:
         """
         if self.upper_bound is None:
             return {}
-        verdicts, frames, metric = {}, self.frames, stored(self.metric)
-        for slug, variant in frames.by_slug.items():
-            scores = frames.scores(slug, unpadded(metric)) or frames.scores(slug, metric)
-            if variant.order_invariant and self._has_bound(slug) and scores:
-                exceeds = max(scores.values()) > self.upper_bound + 1e-9
-                verdicts[slug] = (
-                    "exceeds the upper bound: suspect" if exceeds else "within the upper bound"
-                )
+        verdicts = {}
+        metric = stored(self.metric)
+        for slug, variant in self.frames.by_slug.items():
+            scores = self.frames.scores(slug, unpadded(metric)) or self.frames.scores(slug, metric)
+            if not scores or not variant.order_invariant or not self._has_bound(slug):
+                continue
+            if max(scores.values()) > self.upper_bound + 1e-9:
+                verdicts[slug] = "exceeds the upper bound: suspect"
+            else:
+                verdicts[slug] = "within the upper bound"
         return verdicts
 
     def _has_bound(self, slug: str) -> bool:
@@ -345,13 +377,19 @@ def missing_scores(frames: Frames, side: Side, scores: Mapping[int, float]) -> s
 
 def missing_seeds(frames: Frames, slug: str, metric: str) -> str | None:
     """Return why a variant is not ranked: counts of the seeds without a score by cause, or None."""
-    scores, rows = frames.scores(slug, metric), frames.rows(slug)
+    scores = frames.scores(slug, metric)
+    rows = frames.rows(slug)
     state_of = dict(zip(rows["seed"].tolist(), rows["state"].tolist(), strict=True))
-    missing = [state_of.get(seed, states.PLANNED) for seed in frames.seeds if seed not in scores]
-    named = {**_CAUSES, states.DONE: f"without {metric}"}
-    causes = Counter(named.get(state, state.lower()) for state in missing)
+    names = {**_CAUSES, states.DONE: f"without {metric}"}
+    causes: Counter[str] = Counter()
+    for seed in frames.seeds:
+        if seed not in scores:
+            state = state_of.get(seed, states.PLANNED)
+            causes[names.get(state, state.lower())] += 1
+    if not causes:
+        return None
     counts = ", ".join(f"{count} {cause}" for cause, count in causes.items())
-    return f"{counts} of {len(frames.seeds)} seeds" if missing else None
+    return f"{counts} of {len(frames.seeds)} seeds"
 
 
 def score_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | None:
@@ -366,16 +404,16 @@ def same_data_set(frames: Frames, left: str, right: str) -> bool:
 
     Number of examples and split can differ. The languages are those of the runs; without a run they are taken as equal.
     """
-    variants = frames.by_slug[left], frames.by_slug[right]
-    named = {
-        (*comparison_group(variant.axes).items(), variant.config.data.dataset)
-        for variant in variants
-    }
-    runs = [*frames.rows(left).index, *frames.rows(right).index]
-    languages = {
-        tuple(frames.records[run].data["languages"]) for run in runs if run in frames.records
-    } - {()}
-    return len(named) == 1 and len(languages) < 2
+    data_sets = set()
+    languages = set()
+    for slug in (left, right):
+        variant = frames.by_slug[slug]
+        data_sets.add((*comparison_group(variant.axes).items(), variant.config.data.dataset))
+        for run in frames.rows(slug).index:
+            if run in frames.records:
+                languages.add(tuple(frames.records[run].data["languages"]))
+    languages.discard(())
+    return len(data_sets) == 1 and len(languages) < 2
 
 
 def loss_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | None:
@@ -392,13 +430,17 @@ def loss_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | N
     if metric.startswith("train/"):
         fields["label smoothing values"] = attrgetter("train.label_smoothing")
         fields["z-losses"] = attrgetter("train.z_loss")
-    configs = [frames.by_slug[slug].config for slug in (left, right)]
-    differing = [
-        name for name, values in fields.items() if values(configs[0]) != values(configs[1])
-    ]
+    left_config = frames.by_slug[left].config
+    right_config = frames.by_slug[right].config
+    differing = []
+    for name, values in fields.items():
+        if values(left_config) != values(right_config):
+            differing.append(name)
     if "vocabularies" not in differing and not frames.same_data((left, right)):
         differing.insert(0, "vocabularies")
-    return f"losses are not comparable: {' and '.join(differing)} differ" if differing else None
+    if not differing:
+        return None
+    return f"losses are not comparable: {' and '.join(differing)} differ"
 
 
 def pooled_scores(
@@ -408,17 +450,20 @@ def pooled_scores(
 
     It is empty for metrics that cannot be computed from counts, and for runs without counts.
     """
-    table, known = frames.buckets, of_test_sentences(metric)
+    table = frames.buckets
+    known = of_test_sentences(metric)
     if known is None or known.pool is None or "counts" not in table:
         return {}
-    inside = table[(table["low"] >= lengths[0]) & (table["high"] <= lengths[1])].dropna(
-        subset=["counts"]
-    )
-    scores, name = {}, known.counts_of or known.name
+    is_inside = (table["low"] >= lengths[0]) & (table["high"] <= lengths[1])
+    buckets = table[is_inside].dropna(subset=["counts"])
+    name = known.counts_of or known.name
+    scores = {}
     for run, seed in frames.rows(slug)["seed"].items():
-        counts = [own[name] for own in inside.loc[inside["run"] == run, "counts"] if name in own]
+        counts_of_run = buckets.loc[buckets["run"] == run, "counts"]
+        counts = [by_name[name] for by_name in counts_of_run if name in by_name]
         if counts:
-            scores[int(seed)] = known.pool(np.array(counts).sum(axis=0).tolist())
+            totals = np.array(counts).sum(axis=0)
+            scores[int(seed)] = known.pool(totals.tolist())
     return scores
 
 

@@ -11,15 +11,10 @@ from string import Template
 import click
 
 from headtohead.cli.options import reports_option, runs_option, seeds_option
+from headtohead.plugins.families import FAMILIES
 from headtohead_judge.output import echo
 
-BASELINES = {
-    "positional": ("rotary", "alibi", "sinusoidal"),
-    "attention": ("split-heads", "qk-norm", "gated"),
-    "masking": ("padding-causal", "{name: window, width: 8}", "{name: window, width: 16}"),
-    "feed_forward": ("gelu", "relu", "swiglu"),
-    "norm": ("layernorm", "rmsnorm", "dynamic-tanh"),
-}
+BASELINES = {family.name: family.rivals for family in FAMILIES.values() if family.rivals}
 """The components that an entry of each family is compared with."""
 
 TASKS = {

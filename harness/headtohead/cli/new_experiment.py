@@ -48,6 +48,7 @@ def command(dataset: str, file: Path | None, overrides: tuple[str, ...]) -> None
     """
     from headtohead.config.builder import resolve
     from headtohead.config.loading import experiment_name, read_override
+    from headtohead.config.reference import meaning
     from headtohead.data import cache_root, read_corpus
     from headtohead.errors import HeadToHeadError
     from headtohead.plugins.registry import current
@@ -80,7 +81,7 @@ def command(dataset: str, file: Path | None, overrides: tuple[str, ...]) -> None
     for name, field in options.items():
         if name not in given:
             default = json.dumps(field.get_default(call_default_factory=True), ensure_ascii=False)
-            lines.append(f"    # {name}: {default}   # {field.description}")
+            lines.append(f"    # {name}: {default}   # {meaning(field)}")
     name = experiment_name(Path(f"{(file or Path(dataset)).name.partition('.')[0]}.yaml"))
     path = Path(f"{name}.yaml")
     text = FILE.substitute(

@@ -8,12 +8,23 @@ from pathlib import Path
 import click
 
 from headtohead.cli.options import load_plugins, plugin_option
+from headtohead.plugins.families import FAMILIES
 from headtohead_judge.output import echo
+
+*_first, _last = (family.name for family in FAMILIES.values() if family.template is not None)
+FAMILY_NAMES = f"{', '.join(_first)} or {_last}"
+"""The families with a package, for a sentence."""
 
 INSTALL = "pip install -e '.[test]'"
 
 
-@click.command()
+@click.command(
+    help=f"""Create a package that registers NAME in FAMILY: {FAMILY_NAMES}.
+
+    The package contains a built-in plugin under the name NAME to change into your own idea, a test of every
+    invariant, a pyproject.toml, a README, and an experiment that compares the plugin.
+    """
+)
 @click.argument("family")
 @click.argument("name")
 @click.option(
@@ -24,11 +35,7 @@ INSTALL = "pip install -e '.[test]'"
 )
 @plugin_option
 def command(family: str, name: str, folder: Path | None) -> None:
-    """Create a package that registers NAME in FAMILY: positional, attention, masking, feed_forward, norm or dataset.
-
-    The package contains a built-in plugin under the name NAME to change into your own idea, a test of every
-    invariant, a pyproject.toml, a README, and an experiment that compares the plugin.
-    """
+    """Write a package and print the commands that follow."""
     from headtohead.plugins.template import write_package
 
     folder = folder or Path(name)

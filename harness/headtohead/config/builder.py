@@ -1,8 +1,8 @@
 """``ConfigBuilder``: from the notations of experiment files to a complete ``RunConfig``.
 
 Values of recipe, base, axes and ``--set`` are merged, each with its source location. An entry is given as a name, as a
-mapping with ``name`` and options, or as a mapping by role. Keys may be dotted. Options of a dataset are written as
-fields of ``data``, or in ``data.options``.
+mapping with ``name`` and options, or, for a component of the model, as a mapping by role. Keys may be dotted. Options
+of a dataset are written as fields of ``data``, or in ``data.options``.
 """
 
 from __future__ import annotations
@@ -10,47 +10,47 @@ from __future__ import annotations
 import copy
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
+from headtohead.config.contradictions import find_contradiction
 from headtohead.config.source_location import FieldPath, Source, SourceLocation, located, shown
 from headtohead.config.validation_errors import checked, section_of, suggest_field, suggest_lists
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.plugins.entry import Entry
+from headtohead.plugins.families import COMPONENTS, FAMILIES, Family
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import (
-    NOTHING_HELD_OUT,
     SECTIONS,
     SHORTHANDS,
     DataConfig,
     EntryConfig,
     ModelConfig,
+    ModelInput,
     PerRole,
     PerSide,
     RunConfig,
-    SpecialTokens,
 )
 from headtohead.schema.sections import is_path
 
 Model = TypeVar("Model", bound=BaseModel)
 
-DEFAULTS = {
-    "positional": "sinusoidal",
-    "attention": "split-heads",
-    "masking": "padding-causal",
-    "feed_forward": "relu",
-    "norm": "layernorm",
+DATASET = FAMILIES["dataset"].place
+"""Path of the dataset, whose options are written beside it."""
+
+SECTION_ENTRIES: dict[tuple[str, ...], Family] = {
+    family.place: family
+    for family in FAMILIES.values()
+    if len(family.place) == 2 and family.place != DATASET
 }
-FAMILIES = tuple(DEFAULTS)
-ROLES_OF = {
-    family: tuple(cast("type[BaseModel]", RunConfig.model_fields[family].annotation).model_fields)
-    for family in FAMILIES
-}
-"""The roles in which a family has entries."""
+"""The families with one entry in a section, by the path of the entry, such as ``train.schedule``."""
+
+DATA_FILES = (".csv", ".tsv", ".txt", ".json", ".jsonl")
+"""Suffixes by which a file is recognised that is given as a dataset."""
 
 _EXCLUSIVE = (
     (("train", "epochs"), ("train", "steps"), ("train", "tokens")),
@@ -82,8 +82,8 @@ class ConfigBuilder:
     def __init__(self, root: SourceLocation | None = None) -> None:
         self.root = root or SourceLocation(Source("configuration"))
         self.values: dict[FieldPath, tuple[Any, SourceLocation]] = {}
-        for family, name in DEFAULTS.items():
-            self.assign((family,), name, self.root.child(family))
+        for name, family in COMPONENTS.items():
+            self.assign((name,), family.default, self.root.child(name))
 
     def copy(self) -> ConfigBuilder:
         """Return an independent copy."""
@@ -91,18 +91,14 @@ class ConfigBuilder:
         twin.values = dict(self.values)
         return twin
 
+    # -- from notations to values by path
+
     def merge(self, values: Mapping[str, Any], location: SourceLocation) -> None:
         """Merge a mapping such as ``base``: its recipe first, and dotted keys after whole sections."""
         if "recipe" in values:
             self.merge_recipe(values["recipe"], location.child("recipe"))
         refuse_both(values, location)
-        for path, names in SHORTHANDS.items():
-            section, shorthand = values.get(path[0]), ".".join(path)
-            beside = [name for name in names if isinstance(section, Mapping) and name in section]
-            if beside and shorthand in values:
-                raise location.error(
-                    f"{shorthand} would override {path[0]}.{beside[0]}; write both below {path[0]}"
-                )
+        _refuse_shorthand_over_section(values, location)
         for key in sorted(values, key=assignment_order):
             if key != "recipe":
                 self.assign(tuple(key.split(".")), values[key], location.child(key))
@@ -115,56 +111,217 @@ class ConfigBuilder:
         self.merge(current().recipe(name).config, SourceLocation(Source(f"recipe '{name}'")))
 
     def assign(self, path: tuple[str, ...], value: Any, location: SourceLocation) -> None:
-        """Set a field, a family, a role or an option, or merge a mapping into a section."""
-        head, rest = path[0], path[1:]
-        if head in FAMILIES:
-            self._assign_entry(head, rest, value, location)
+        """Set a field, a component, a role or an option, or merge a mapping into a section."""
+        head = path[0]
+        if head in COMPONENTS:
+            self._assign_component(COMPONENTS[head], path[1:], value, location)
         elif head in SECTIONS:
-            if path == ("data",) and isinstance(value, str):
-                path = ("data", "dataset")
-            elif not rest and not isinstance(value, Mapping):
-                raise location.error(f"expected a mapping, got {shown(value)}")
-            self._assign_field(path, value, location)
+            self._assign_section(path, value, location)
         else:
-            hint = suggest_field(head, [*FAMILIES, *SECTIONS], "base")
+            hint = suggest_field(head, [*COMPONENTS, *SECTIONS], "base")
             raise location.error(f"unknown field '{head}'{hint}")
 
-    def value(self, *path: str) -> Any:
-        """Return the value at a configuration path, or None."""
-        return self.values[path][0] if path in self.values else None
+    def _assign_component(
+        self, family: Family, inside: tuple[str, ...], value: Any, location: SourceLocation
+    ) -> None:
+        """Set the name of an entry, options or both, in one role or in all.
 
-    def nested(self, *above: str) -> dict[str, Any]:
-        """Return the values below a configuration path as nested mappings."""
-        tree: dict[str, Any] = {}
-        for path, (value, _) in self.values.items():
-            if path[: len(above)] == above and len(path) > len(above):
-                branch = tree
-                for part in path[len(above) : -1]:
-                    branch = branch.setdefault(str(part), {})
-                if value == {}:
-                    branch.setdefault(str(path[-1]), {})
-                else:
-                    branch[str(path[-1])] = value
-        return tree
+        Args:
+            family: The family of the component.
+            inside: The path after the family: nothing, a role, an option, or a role and an option.
+            value: What is assigned.
+            location: Where it is written.
+        """
+        role = inside[0] if inside and inside[0] in family.roles else None
+        rest = inside if role is None else inside[1:]
+        if len(rest) > 1:
+            raise location.error(f"unknown field '{'.'.join(rest)}'")
+        if rest and rest != ("name",):
+            self._assign_option(family, role, rest[0], value, location)
+            return
+        lacks_name = isinstance(value, Mapping) and "name" not in value and not rest
+        if lacks_name and (role is not None or set(value) <= set(family.roles)):
+            for key, setting in value.items():
+                self._assign_component(family, (*inside, key), setting, location.child(key))
+        elif isinstance(value, list):
+            if role is None or rest or not value:
+                raise location.error(_misplaced_list(family, value))
+            self._assign_pattern(family, role, value, location)
+        else:
+            self._assign_entry(family, role, value, location)
 
-    def location(self, path: FieldPath) -> SourceLocation:
-        """Return the source location of the value at a path, of a value around it or of the first value inside it."""
-        for length in range(len(path), 0, -1):
-            if path[:length] in self.values:
-                return self.values[path[:length]][1].child(*path[length:])
-        inside = (
-            at
-            for other, (_, at) in self.values.items()
-            if len(path) > 1 and other[: len(path)] == path
-        )
-        return next(inside, None) or self.root.child(*path)
+    def _assign_entry(
+        self, family: Family, role: str | None, value: Any, location: SourceLocation
+    ) -> None:
+        """Set an entry with its options in one role, or, for None, in all roles in which it has no default."""
+        name, options = named_parts(value, location, "name")
+        entry = self._entry(family.name, name, location)
+        role_defaults = entry.role_defaults if role is None else {}
+        for assigned_role in _roles(family, role):
+            path = (family.name, assigned_role)
+            chosen = role_defaults.get(assigned_role, name)
+            self._set(path, {}, location)
+            self._set((*path, "name"), chosen, location)
+            if chosen == name:
+                self._set_options(path, options, location)
+
+    def _assign_pattern(
+        self, family: Family, role: str, entries: Sequence[Any], location: SourceLocation
+    ) -> None:
+        """Set the entries of successive layers of a role."""
+        path: tuple[str, ...] = (family.name, role)
+        self._set(path, {}, location)
+        for layer, value in enumerate(entries):
+            at = location.child(layer)
+            name, options = named_parts(value, at, "name")
+            self._entry(family.name, name, at)
+            below = path
+            if layer > 0:
+                below = (*path, "next_layers", str(layer))
+            self._set((*below, "name"), name, at)
+            self._set_options(below, options, at)
+
+    def _set_options(
+        self, path: tuple[str, ...], options: Mapping[str, Any], location: SourceLocation
+    ) -> None:
+        """Set the options of the entry at a path."""
+        for option, value in options.items():
+            self._set((*path, "options", option), value, location.child(option))
+
+    def _assign_option(
+        self, family: Family, role: str | None, option: str, value: Any, location: SourceLocation
+    ) -> None:
+        """Set an option of one role, or, for None, in each role whose entry has it."""
+        options_of = {}
+        for assigned_role in _roles(family, role):
+            name = self.value(family.name, assigned_role, "name")
+            entry = self._entry(family.name, name, location)
+            options_of[assigned_role] = entry.Options.model_fields
+        roles = [role for role, options in options_of.items() if option in options]
+        if role is not None:
+            roles = [role]  # an option that its entry does not have is an error of `build`
+        if not roles:
+            names = {*family.roles}
+            for options in options_of.values():
+                names |= options.keys()
+            hint = self._owners(family.name, option) or nearest(option, names)
+            first = self.value(family.name, family.roles[0], "name")
+            raise location.error(f"{family.name} '{first}' has no role or option '{option}'{hint}")
+        for assigned_role in roles:
+            self._set((family.name, assigned_role, "options", option), value, location)
+
+    def _assign_section(self, path: tuple[str, ...], value: Any, location: SourceLocation) -> None:
+        """Set a section or a field of it; the name of a dataset stands for the section ``data``."""
+        if path == ("data",) and isinstance(value, str):
+            path = DATASET
+        elif len(path) == 1 and not isinstance(value, Mapping):
+            raise location.error(f"expected a mapping, got {shown(value)}")
+        self._assign_field(path, value, location)
+
+    def _assign_field(self, path: tuple[str, ...], value: Any, location: SourceLocation) -> None:
+        """Set a field of a section, or merge a mapping into a section; `build` validates the values."""
+        if path in SHORTHANDS:
+            self._assign_shorthand(path, value, location)
+            return
+        if path[:2] in SECTION_ENTRIES:
+            family = SECTION_ENTRIES[path[:2]]
+            self._assign_section_entry(family, path[2:], value, location)
+            return
+        if len(path) > 1 and is_dataset_option(path) and path[1] != "options":
+            path = ("data", "options", *path[1:])
+        if path == ("data", "options") and not isinstance(value, Mapping):
+            raise location.error(f"expected a mapping, got {shown(value)}")
+        if self._is_merged(path, value):
+            refuse_both(value, location, path)
+            for key in sorted(value, key=assignment_order):
+                self._assign_field((*path, *key.split(".")), value[key], location.child(key))
+            return
+        if path == DATASET:
+            self._change_dataset(value, location)
+        if value is not None:
+            self._remove_replaced(path)
+        folder = location.source.folder
+        if folder and path[0] == "data" and self._is_file(path):
+            value = located(value, folder)
+        self._set(path, value, location)
+
+    def _assign_shorthand(
+        self, path: tuple[str, ...], value: Any, location: SourceLocation
+    ) -> None:
+        """Set the fields that a shorthand such as ``model.layers`` sets."""
+        if isinstance(value, list):
+            hint = suggest_lists(value, ".".join(path))
+            raise location.error(f"expected a number, got {shown(value)}{hint}")
+        for name in SHORTHANDS[path]:
+            self._set((path[0], name), value, location)
+
+    def _assign_section_entry(
+        self, family: Family, inside: tuple[str, ...], value: Any, location: SourceLocation
+    ) -> None:
+        """Set the name of an entry of a section, such as the schedule, an option of it, or both."""
+        if len(inside) > 1:
+            raise location.error(f"unknown field '{'.'.join(inside)}'")
+        if inside and inside != ("name",):
+            self._assign_option_in_section(family, inside[0], value, location)
+        elif not inside and isinstance(value, Mapping) and "name" not in value:
+            for option, setting in value.items():
+                self._assign_option_in_section(family, option, setting, location.child(option))
+        else:
+            if isinstance(value, list):
+                hint = suggest_lists(value, ".".join(family.place))
+                raise location.error(f"expected one entry, got {shown(value)}{hint}")
+            name, options = named_parts(value, location, "name")
+            self._entry(family.name, name, location)
+            self._set(family.place, {}, location)
+            self._set((*family.place, "name"), name, location)
+            self._set_options(family.place, options, location)
+
+    def _assign_option_in_section(
+        self, family: Family, option: str, value: Any, location: SourceLocation
+    ) -> None:
+        """Set an option of the entry of a section; an option that the entry does not have is an error."""
+        name = self.value(*family.place, "name") or family.default
+        options = self._entry(family.name, name, location).Options.model_fields
+        if option not in options:
+            hint = self._owners(family.name, option) or nearest(option, options)
+            raise location.error(f"{family.name} '{name}' has no option '{option}'{hint}")
+        self._set((*family.place, "options", option), value, location)
+
+    def _is_merged(self, path: tuple[str, ...], value: Any) -> bool:
+        """Return whether a value is a mapping whose fields are assigned one by one; options of a dataset are not."""
+        is_option = path[:2] == ("data", "options") and len(path) > 2
+        if not isinstance(value, Mapping) or is_option:
+            return False
+        return bool(value) or len(path) == 1 or bool(self.nested(*path))
+
+    def _change_dataset(self, name: Any, location: SourceLocation) -> None:
+        """Require that a dataset exists, and remove the options of another dataset."""
+        if not isinstance(name, str):
+            raise location.error(f"expected the name of a dataset, got {shown(name)}")
+        if Path(name).suffix in DATA_FILES:
+            raise location.error(
+                f"'{name}' is a file, not a dataset; type dataset: pairs with file: {name}"
+            )
+        self._entry("dataset", name, location)
+        if name != self.dataset:
+            self._check_option_names()
+            for path in list(self.values):
+                if is_dataset_option(path):
+                    del self.values[path]
+
+    def _remove_replaced(self, path: tuple[str, ...]) -> None:
+        """Remove the values of the fields that a field replaces, such as ``train.epochs`` by ``train.steps``."""
+        for group in _EXCLUSIVE:
+            if path in group:
+                for replaced in group:
+                    self.values.pop(replaced, None)
 
     def _set(self, path: FieldPath, value: Any, location: SourceLocation) -> None:
         """Set a value in place of the values inside it and of a value around it."""
-        section = [other for other in self.values if other[0] == path[0]]
-        for other in section:
-            if other[: len(path)] == path or path[: len(other)] == other:
-                del self.values[other]
+        section = [known for known in self.values if known[0] == path[0]]
+        for known in section:
+            if known[: len(path)] == path or path[: len(known)] == known:
+                del self.values[known]
         self.values[path] = value, location
 
     def _entry(self, family: str, name: str, location: SourceLocation) -> type[Entry]:
@@ -174,129 +331,59 @@ class ConfigBuilder:
         except HeadToHeadError as error:
             raise location.error(str(error)) from error
 
-    def _assign_entry(
-        self, family: str, rest: tuple[str, ...], value: Any, location: SourceLocation
-    ) -> None:
-        """Set the name of an entry, options or both, in one role or in all."""
-        every = ROLES_OF[family]
-        roles, rest = ((rest[0],), rest[1:]) if rest[:1] and rest[0] in every else (every, rest)
-        if len(rest) > 1:
-            raise location.error(f"unknown field '{'.'.join(rest)}'")
-        is_options = isinstance(value, Mapping) and "name" not in value and not rest
-        if rest and rest != ("name",):
-            self._assign_option(family, roles, rest[0], value, location)
-        elif is_options and (roles != every or set(value) <= {*every}):
-            for key, setting in value.items():
-                self._assign_entry(
-                    family,
-                    (key,) if roles == every else (*roles, key),
-                    setting,
-                    location.child(key),
-                )
-        elif isinstance(value, list) and (len(roles) > 1 or rest or not value):
-            layers = f"; for a pattern of layers, type {family}: {{decoder: [...]}}" * bool(value)
-            raise location.error(
-                f"expected one entry, got {shown(value)}{suggest_lists(value, family)}{layers}"
-            )
-        elif isinstance(value, list):
-            self._set((family, roles[0]), {}, location)
-            for layer, item in enumerate(value):
-                path = (family, roles[0], *(("next_layers", str(layer)) if layer else ()))
-                name, options = named_parts(item, location.child(layer), "name")
-                self._entry(family, name, location.child(layer))
-                self._set((*path, "name"), name, location.child(layer))
-                for option, setting in options.items():
-                    self._set((*path, "options", option), setting, location.child(layer, option))
-        else:
-            name, options = named_parts(value, location, "name")
-            entry = self._entry(family, name, location)
-            defaults = entry.role_defaults if roles == every else {}
-            for role in roles:
-                self._set((family, role), {}, location)
-                self._set((family, role, "name"), defaults.get(role, name), location)
-                for option, setting in options.items() if defaults.get(role, name) == name else ():
-                    self._set((family, role, "options", option), setting, location.child(option))
-
-    def _assign_option(
-        self, family: str, roles: tuple[str, ...], name: str, value: Any, location: SourceLocation
-    ) -> None:
-        """Set an option of one role, or in each role where the entry has it."""
-        known = {
-            role: self._entry(
-                family, self.value(family, role, "name"), location
-            ).Options.model_fields
-            for role in roles
-        }
-        chosen = roles if len(roles) == 1 else [role for role in roles if name in known[role]]
-        if not chosen:
-            names = {
-                *ROLES_OF[family],
-                *(option for options in known.values() for option in options),
-            }
-            hint = self._owners(family, name) or nearest(name, names)
-            raise location.error(
-                f"{family} '{self.value(family, roles[0], 'name')}' has no role or option '{name}'{hint}"
-            )
-        for role in chosen:
-            self._set((family, role, "options", name), value, location)
-
     def _owners(self, family: str, option: str) -> str:
         """Return which entries have an option, as a suffix of a message, or an empty text if none has it."""
-        entries = current().entries[family]
-        owners = [
-            name for name in sorted(entries) if option in entries[name].entry.Options.model_fields
-        ]
-        return f"; {', '.join(owners)} {'has' if len(owners) == 1 else 'have'} it" if owners else ""
+        owners = []
+        for name, registered in sorted(current().entries[family].items()):
+            if option in registered.entry.Options.model_fields:
+                owners.append(name)
+        if not owners:
+            return ""
+        verb = "has" if len(owners) == 1 else "have"
+        return f"; {', '.join(owners)} {verb} it"
 
-    def _assign_field(self, path: tuple[str, ...], value: Any, location: SourceLocation) -> None:
-        """Set a field of a section, or merge a mapping into a section; `build` validates the values."""
-        if path in SHORTHANDS:
-            if isinstance(value, list):
-                raise location.error(
-                    f"expected a number, got {shown(value)}{suggest_lists(value, '.'.join(path))}"
-                )
-            for name in SHORTHANDS[path]:
-                self._set((path[0], name), value, location)
-            return
-        if path[1:] and is_dataset_option(path) and path[1] != "options":
-            path = ("data", "options", *path[1:])
-        if path == ("data", "options") and not isinstance(value, Mapping):
-            raise location.error(f"expected a mapping, got {shown(value)}")
-        is_option = path[:2] == ("data", "options") and len(path) > 2
-        if (
-            isinstance(value, Mapping)
-            and not is_option
-            and (value or len(path) == 1 or self.nested(*path))
-        ):
-            refuse_both(value, location, path)
-            for key in sorted(value, key=assignment_order):
-                self._assign_field((*path, *key.split(".")), value[key], location.child(key))
-            return
-        if path == ("data", "dataset"):
-            if not isinstance(value, str):
-                raise location.error(f"expected the name of a dataset, got {shown(value)}")
-            if Path(value).suffix in (".csv", ".tsv", ".txt", ".json", ".jsonl"):
-                raise location.error(
-                    f"'{value}' is a file, not a dataset; type dataset: pairs with file: {value}"
-                )
-            self._entry("dataset", value, location)
-            if value != self.dataset:
-                self._check_option_names()
-                self.values = {
-                    path: kept for path, kept in self.values.items() if not is_dataset_option(path)
-                }
-        for pair in _EXCLUSIVE if value is not None else ():
-            for other in pair if path in pair else ():
-                self.values.pop(other, None)
-        folder = location.source.folder
-        if folder and path[0] == "data" and self._is_file(path):
-            value = located(value, folder)
-        self._set(path, value, location)
+    # -- values by path
+
+    def value(self, *path: str) -> Any:
+        """Return the value at a configuration path, or None."""
+        if path not in self.values:
+            return None
+        value, _ = self.values[path]
+        return value
+
+    def nested(self, *above: str) -> dict[str, Any]:
+        """Return the values below a configuration path as nested mappings."""
+        tree: dict[str, Any] = {}
+        for path, (value, _) in self.values.items():
+            if path[: len(above)] != above or len(path) == len(above):
+                continue
+            *branches, last = (str(part) for part in path[len(above) :])
+            branch = tree
+            for part in branches:
+                branch = branch.setdefault(part, {})
+            if value == {}:
+                branch.setdefault(last, {})
+            else:
+                branch[last] = value
+        return tree
+
+    def location(self, path: FieldPath) -> SourceLocation:
+        """Return the source location of the value at a path, of a value around it or of the first value inside it."""
+        for length in range(len(path), 0, -1):
+            if path[:length] in self.values:
+                return self.values[path[:length]][1].child(*path[length:])
+        if len(path) > 1:
+            for known, (_, location) in self.values.items():
+                if known[: len(path)] == path:
+                    return location
+        return self.root.child(*path)
 
     @property
     def dataset(self) -> str:
         """The name of the dataset."""
-        return self.value("data", "dataset") or DataConfig().dataset
+        return self.value(*DATASET) or DataConfig().dataset
+
+    # -- the configuration
 
     def build(self) -> RunConfig:
         """Return the complete configuration; equal configurations are equal however they were written.
@@ -306,69 +393,84 @@ class ConfigBuilder:
         Raises:
             HeadToHeadError: For an unknown name or field, or a wrong type.
         """
-        raw = {name: self.nested(name) for name in SECTIONS}
-        dataset, written = current().dataset(self.dataset), raw["data"]
         self._check_option_names()
-        options = written.pop("options", {})
-        raw["data"] = {"split": dataset.splits[0], "normalise": dataset.normalise} | written
-        raw = {name: {**dataset.defaults.get(name, {}), **section} for name, section in raw.items()}
-        words = written.get("vocabulary", {})
-        decoder_only = raw["model"].get("architecture") == "decoder-only"
-        if decoder_only and isinstance(words, Mapping):
-            raw["data"]["vocabulary"] = {"shared": True, **words}
-        if "d_ff" in raw["model"]:
-            raw["model"]["d_ff"] = times_width(
-                raw["model"]["d_ff"], raw["model"].get("d_model", ModelConfig().d_model)
-            )
-        sections: dict[str, Any] = {
-            name: self._checked(model, raw[name], name) for name, model in SECTIONS.items()
-        }
-        given = sections["model"].model_dump(exclude_unset=True)
-        sections["model"] = ModelConfig(**{"final_norm": sections["model"].norm != "post"} | given)
-        if decoder_only:  # there is no source embedding to share
-            tied = {"all": "output", "embeddings": "none"}.get(
-                tied := sections["model"].tie_embeddings, tied
-            )
-            sections["model"] = sections["model"].model_copy(update={"tie_embeddings": tied})
-        parsed = self._checked(dataset.Options, options, "data", "options")
+        raw = self._raw_sections()
+        data_options = raw["data"].pop("options", {})
+        sections: dict[str, Any] = {}
+        for name, section in SECTIONS.items():
+            sections[name] = self._checked(section, raw[name], name)
+        sections["model"] = _complete_model(sections["model"])
+        options_class = current().dataset(self.dataset).Options
+        parsed = self._checked(options_class, data_options, "data", "options")
         sections["data"] = sections["data"].model_copy(update={"options": parsed})
-        for family in FAMILIES:
-            roles = {}
-            for role, chosen in self.nested(family).items():
-                roles[role] = self._built(chosen, family, role)
-            if decoder_only and "cross" not in roles:
-                roles["encoder"] = roles["decoder"]  # a default that is not in the hash
-            sections[family] = (PerRole if "cross" in roles else PerSide)(**roles)
+        for place, family in SECTION_ENTRIES.items():
+            head, field = place
+            chosen = getattr(sections[head], field).model_dump()
+            entry = self._built(family, chosen, *place)
+            sections[head] = sections[head].model_copy(update={field: entry})
+        for name, family in COMPONENTS.items():
+            sections[name] = self._built_roles(family, sections["model"])
         return RunConfig(**sections)
-
-    def _built(self, chosen: Mapping[str, Any], *above: str) -> EntryConfig:
-        model = current().find(above[0], chosen["name"]).entry.Options
-        options = self._checked(model, chosen.get("options", {}), *above, "options")
-        layers = chosen.get("next_layers", {}).items()
-        later = tuple(self._built(entry, *above, "next_layers", layer) for layer, entry in layers)
-        first = EntryConfig(name=chosen["name"], options=options)
-        return (
-            first
-            if all(entry == first for entry in later)
-            else first.model_copy(update={"next_layers": later})
-        )
 
     def build_consistent(self) -> RunConfig:
         """Return the complete configuration; contradictory fields are an error."""
         config = self.build()
         contradiction = find_contradiction(config)
-        if contradiction:
+        if contradiction is not None:
             path, reason = contradiction
             raise self.location(path).error(reason)
         return config
 
+    def _raw_sections(self) -> dict[str, dict[str, Any]]:
+        """Return the fields of each section as written, with the defaults of the dataset."""
+        dataset = current().dataset(self.dataset)
+        raw = {}
+        for name in SECTIONS:
+            raw[name] = {**dataset.defaults.get(name, {}), **self.nested(name)}
+        for (head, field), family in SECTION_ENTRIES.items():
+            if isinstance(raw[head].get(field), Mapping):
+                raw[head][field].setdefault("name", family.default)  # options alone
+        written = self.nested("data")
+        raw["data"] |= {"split": dataset.splits[0], "normalise": dataset.normalise} | written
+        model, vocabulary = raw["model"], written.get("vocabulary", {})
+        if model.get("architecture") == "decoder-only" and isinstance(vocabulary, Mapping):
+            raw["data"]["vocabulary"] = {"shared": True, **vocabulary}
+        if "d_ff" in model:
+            d_model = model.get("d_model", ModelConfig().d_model)
+            model["d_ff"] = times_width(model["d_ff"], d_model)
+        return raw
+
+    def _built_roles(self, family: Family, model: ModelConfig) -> PerSide:
+        """Return the entries of a component by role."""
+        roles = {}
+        for role, chosen in self.nested(family.name).items():
+            roles[role] = self._built(family, chosen, family.name, role)
+        if "cross" in family.roles:
+            return PerRole(**roles)
+        if model.architecture == "decoder-only":
+            roles["encoder"] = roles["decoder"]  # a default that is not in the hash
+        return PerSide(**roles)
+
+    def _built(self, family: Family, chosen: Mapping[str, Any], *path: str) -> EntryConfig:
+        """Return the entry at a path with parsed options, and the entries of the next layers."""
+        options_class = current().find(family.name, chosen["name"]).entry.Options
+        options = self._checked(options_class, chosen.get("options", {}), *path, "options")
+        entry = EntryConfig(name=chosen["name"], options=options)
+        later = []
+        for layer, next_entry in chosen.get("next_layers", {}).items():
+            later.append(self._built(family, next_entry, *path, "next_layers", layer))
+        if all(next_entry == entry for next_entry in later):
+            return entry
+        return entry.model_copy(update={"next_layers": tuple(later)})
+
     def _check_option_names(self) -> None:
+        """Raise an error if an option is not one of the dataset's."""
         known = current().dataset(self.dataset).Options.model_fields
         for name in self.nested("data", "options"):
             if name not in known:
-                hint = self._owners("dataset", name) or suggest_field(
-                    name, [*known, *DataConfig.model_fields], "data"
-                )
+                hint = self._owners("dataset", name)
+                if not hint:
+                    hint = suggest_field(name, [*known, *DataConfig.model_fields], "data")
                 message = f"unknown field '{name}' of dataset '{self.dataset}'{hint}"
                 raise self.location(("data", "options", name)).error(message)
 
@@ -377,13 +479,17 @@ class ConfigBuilder:
 
     def _is_file(self, path: tuple[str, ...]) -> bool:
         """Return whether a field of the data section holds paths of files."""
-        model: type[BaseModel] | None = DataConfig
+        section: type[BaseModel] | None = DataConfig
+        fields = path[1:]
         if is_dataset_option(path):
-            model = current().dataset(self.dataset).Options
+            section = current().dataset(self.dataset).Options
+            fields = path[2:]
         info = None
-        for part in path[2:] if is_dataset_option(path) else path[1:]:
-            info = model.model_fields.get(part) if model else None
-            model = section_of(info.annotation) if info else None
+        for name in fields:
+            if section is None or name not in section.model_fields:
+                return False
+            info = section.model_fields[name]
+            section = section_of(info.annotation)
         return info is not None and is_path(info)
 
 
@@ -398,28 +504,66 @@ def is_dataset_option(path: FieldPath) -> bool:
 
 
 def refuse_both(values: Mapping[str, Any], location: SourceLocation, above: FieldPath = ()) -> None:
-    """Raise an error if a mapping at the path ``above`` gives fields that replace each other."""
-    twice = Counter(_leaves(values, "".join(f"{name}." for name in above))).most_common(1)
-    if twice and twice[0][1] > 1:
-        raise location.error(f"{twice[0][0]} is given twice; keep one of them")
-    given = {(*above, *key.split(".")): key for key, value in values.items() if value is not None}
-    replaced = [
-        (path, tuple((path[0], name) for name in names)) for path, names in SHORTHANDS.items()
-    ]
-    for path, others in (
-        *replaced,
-        *((one, (other,)) for group in _EXCLUSIVE for one, other in combinations(group, 2)),
-    ):
-        if path in given and all(other in given for other in others):
-            names = " + ".join(given[other] for other in others)
-            raise location.error(f"{given[path]} and {names} are both given; keep one of them")
+    """Raise an error if a mapping at the path ``above`` gives a field twice, or fields that replace each other."""
+    prefix = "".join(f"{name}." for name in above)
+    for path, number in Counter(_leaves(values, prefix)).most_common(1):
+        if number > 1:
+            raise location.error(f"{path} is given twice; keep one of them")
+    written = {}
+    for key, value in values.items():
+        if value is not None:
+            written[(*above, *key.split("."))] = key
+    for field, replaced in _replacements():
+        if field in written and all(path in written for path in replaced):
+            names = " + ".join(written[path] for path in replaced)
+            raise location.error(f"{written[field]} and {names} are both given; keep one of them")
+
+
+def _replacements() -> Iterator[tuple[FieldPath, tuple[FieldPath, ...]]]:
+    """Yield the path of each field that replaces others, with the paths of these."""
+    for shorthand, names in SHORTHANDS.items():
+        yield shorthand, tuple((shorthand[0], name) for name in names)
+    for group in _EXCLUSIVE:
+        for first, second in combinations(group, 2):
+            yield first, (second,)
+
+
+def _refuse_shorthand_over_section(values: Mapping[str, Any], location: SourceLocation) -> None:
+    """Raise an error if a dotted shorthand stands beside a section with a field that it would override."""
+    for path, names in SHORTHANDS.items():
+        shorthand, section = ".".join(path), values.get(path[0])
+        if shorthand not in values or not isinstance(section, Mapping):
+            continue
+        for name in names:
+            if name in section:
+                raise location.error(
+                    f"{shorthand} would override {path[0]}.{name}; write both below {path[0]}"
+                )
 
 
 def _leaves(values: Mapping[str, Any], above: str = "") -> Iterator[str]:
     """Yield the dotted path of each value in nested mappings."""
     for key, value in values.items():
         path = (above + key).replace("data.options.", "data.")
-        yield from _leaves(value, f"{path}.") if value and isinstance(value, Mapping) else (path,)
+        if value and isinstance(value, Mapping):
+            yield from _leaves(value, f"{path}.")
+        else:
+            yield path
+
+
+def _misplaced_list(family: Family, value: list[Any]) -> str:
+    """Return the message for a list of entries where one entry is expected."""
+    message = f"expected one entry, got {shown(value)}{suggest_lists(value, family.name)}"
+    if value:
+        message += f"; for a pattern of layers, type {family.name}: {{decoder: [...]}}"
+    return message
+
+
+def _roles(family: Family, role: str | None) -> tuple[str, ...]:
+    """Return a single role, or, for None, all roles of a family."""
+    if role is None:
+        return family.roles
+    return (role,)
 
 
 def named_parts(value: Any, location: SourceLocation, key: str) -> tuple[str, dict[str, Any]]:
@@ -427,7 +571,9 @@ def named_parts(value: Any, location: SourceLocation, key: str) -> tuple[str, di
     if isinstance(value, str):
         return value, {}
     if isinstance(value, Mapping) and isinstance(value.get(key), str):
-        return value[key], {field: setting for field, setting in value.items() if field != key}
+        fields = dict(value)
+        name = fields.pop(key)
+        return name, fields
     raise location.error(
         f"expected a name, or a mapping with '{key}' and fields, got {shown(value)}"
     )
@@ -435,52 +581,19 @@ def named_parts(value: Any, location: SourceLocation, key: str) -> tuple[str, di
 
 def times_width(d_ff: Any, d_model: Any) -> Any:
     """Return the width that a text such as ``4x`` stands for; other values are unchanged."""
-    if (
-        isinstance(d_ff, str)
-        and re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,3})?x", d_ff)
-        and isinstance(d_model, int)
-    ):
-        return round(float(d_ff.removesuffix("x")) * d_model)
-    return d_ff
+    if not isinstance(d_ff, str) or not isinstance(d_model, int):
+        return d_ff
+    if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,3})?x", d_ff):
+        return d_ff
+    return round(float(d_ff.removesuffix("x")) * d_model)
 
 
-def find_contradiction(config: RunConfig) -> tuple[FieldPath, str] | None:
-    """Return the field and the reason if valid fields contradict each other, else None."""
-    train, data = config.train, config.data
-    if train.epochs is train.steps is train.tokens is None:
-        return ("train",), "give epochs, steps or tokens; none is set"
-    decoder_only = config.model.architecture == "decoder-only"
-    if decoder_only and not data.vocabulary.shared:
-        reason = "a decoder-only model has one vocabulary; leave data.vocabulary.shared out"
-        return ("data", "vocabulary", "shared"), reason
-    if not (decoder_only or config.model.encoder_layers):
-        reason = "an encoder-decoder has at least one encoder layer; for none, set model.architecture: decoder-only"
-        return ("model", "encoder_layers"), reason
-    if config.model.tie_embeddings == "all" and not data.vocabulary.shared:
-        reason = "tie_embeddings 'all' requires one vocabulary; set data.vocabulary.shared: true"
-        return ("model", "tie_embeddings"), reason
-    dataset = current().dataset(data.dataset)
-    own_defaults = {"normalise": dataset.normalise, **dataset.defaults.get("data", {})}
-    for name, advice in dataset.unused.items():
-        section, last = (data.vocabulary if "." in name else data), name.rpartition(".")[2]
-        default = own_defaults.get(name, type(section).model_fields[last].default)
-        if getattr(section, last) != default:
-            return ("data", *name.split(".")), f"dataset '{data.dataset}' does not use it; {advice}"
-    if data.vocabulary.file is None and data.vocabulary.special_tokens != SpecialTokens():
-        return (
-            "data",
-            "vocabulary",
-            "special_tokens",
-        ), "requires data.vocabulary.file; set it, or leave this out"
-    for name, field in type(data.options).model_fields.items():
-        if (
-            getattr(data.options, name) != field.default
-            and dataset.of_split.get(name, data.split) != data.split
-        ):
-            reason = f"{name} has no effect with split: {data.split}; set data.split: {dataset.of_split[name]}"
-            return ("data", "options", name), reason
-    splits = (*dataset.splits, NOTHING_HELD_OUT)
-    if data.split not in splits:
-        hint = nearest(data.split, splits)
-        return ("data", "split"), f"dataset '{data.dataset}' has no split '{data.split}'{hint}"
-    return None
+def _complete_model(model: ModelInput) -> ModelConfig:
+    """Return the section ``model`` without shorthands, with the defaults that depend on its other fields."""
+    fields = {"final_norm": model.norm != "post"} | model.model_dump(exclude_unset=True)
+    complete = ModelConfig(**fields)
+    if complete.architecture == "decoder-only":  # there is no source embedding to share
+        equivalent = {"all": "output", "embeddings": "none"}
+        tied = equivalent.get(complete.tie_embeddings, complete.tie_embeddings)
+        complete = complete.model_copy(update={"tie_embeddings": tied})
+    return complete

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from headtohead.config.builder import FAMILIES
+from headtohead.config.builder import SECTION_ENTRIES
 from headtohead.config.validation_errors import parse_options
 from headtohead.errors import HeadToHeadError
+from headtohead.plugins.families import COMPONENTS
 from headtohead.plugins.process_state import unchanged_process
 from headtohead.plugins.reads import declared_reads
 from headtohead.plugins.registry import Registered, current
@@ -19,11 +20,14 @@ from headtohead.schema.sections import Options
 
 
 def entries_of(config: RunConfig) -> Iterator[tuple[str, EntryConfig]]:
-    """Yield the dataset, and family and entry of every family, role and layer of a pattern."""
+    """Yield family and entry of the dataset, of every component's role and layer, and of the entries of sections."""
     yield "dataset", EntryConfig(name=config.data.dataset, options=config.data.options)
-    for family in FAMILIES:
-        for entry in getattr(config, family).by_role().values():
-            yield from ((family, each) for each in entry.pattern)
+    for family in COMPONENTS:
+        for chosen in getattr(config, family).by_role().values():
+            for entry in chosen.pattern:
+                yield family, entry
+    for (section, field), section_family in SECTION_ENTRIES.items():
+        yield section_family.name, getattr(getattr(config, section), field)
 
 
 def plugins_of(config: RunConfig) -> list[Registered]:
@@ -32,25 +36,29 @@ def plugins_of(config: RunConfig) -> list[Registered]:
     Raises:
         HeadToHeadError: If a file that an entry declares to read is missing.
     """
-    used: dict[tuple[str, str], list[Options]] = {}
+    find = current().find
+    options_of: dict[tuple[str, str], list[Options]] = {}
     for family, chosen in entries_of(config):
-        used.setdefault((family, chosen.name), []).append(chosen.options)
-        for name in current().find(family, chosen.name).entry.depends_on(chosen.options):
-            used.setdefault((family, name), []).append(current().find(family, name).entry.Options())
-    return [
-        _with_reads(current().find(family, name), options)
-        for (family, name), options in used.items()
-    ]
+        options_of.setdefault((family, chosen.name), []).append(chosen.options)
+        for name in find(family, chosen.name).entry.depends_on(chosen.options):
+            default_options = find(family, name).entry.Options()
+            options_of.setdefault((family, name), []).append(default_options)
+    return [_with_reads(find(family, name), used) for (family, name), used in options_of.items()]
 
 
-def _with_reads(registered: Registered, options: Sequence[Options]) -> Registered:
+def _with_reads(registered: Registered, used_options: Sequence[Options]) -> Registered:
     """Return an entry with what it reads with any of these options."""
-    reads = {read.name: read for each in options for read in declared_reads(registered.entry, each)}
-    return replace(registered, reads=tuple(reads.values())) if reads else registered
+    reads = {}
+    for options in used_options:
+        for read in declared_reads(registered.entry, options):
+            reads[read.name] = read
+    if not reads:
+        return registered
+    return replace(registered, reads=tuple(reads.values()))
 
 
 def outside_entries(config: RunConfig) -> list[Registered]:
-    """Return the components and the dataset of a configuration that headtohead does not provide."""
+    """Return the entries of a configuration that headtohead does not provide."""
     return [entry for entry in plugins_of(config) if not entry.is_built_in]
 
 
@@ -69,7 +77,10 @@ def watched_entries(configs: Iterable[RunConfig]) -> Iterator[None]:
         HeadToHeadError: If an entry replaces a function, changes a setting of torch, samples from a global generator,
             or reads a file or a variable that it does not declare.
     """
-    entries = {entry.label: entry for config in configs for entry in outside_entries(config)}
+    entries: dict[str, Registered] = {}
+    for config in configs:
+        for entry in outside_entries(config):
+            entries[entry.label] = entry
     if not entries:
         yield
         return
@@ -84,37 +95,42 @@ def watched_entries(configs: Iterable[RunConfig]) -> Iterator[None]:
 def parsed_options(config: RunConfig, run: str) -> RunConfig:
     """Return the configuration of a record with the options objects of its entries.
 
-    Records contain the names of entries, not their code.
+    Records contain the names of entries, not their code, and are read without plugins.
 
     Raises:
         HeadToHeadError: With the first entry that is not registered and how to register it, or the first option
             that its entry refuses.
     """
-
-    def parsed(family: str, name: str, options: Options) -> Options:
-        if name not in current().entries[family]:
-            raise HeadToHeadError(
-                f"run '{run}' uses {family} '{name}', which no plugin registers here; load the "
-                "plugin that defines it with --plugin FILE, or install its package"
-            )
-        subject = f"the record of run '{run}' is damaged: {family} '{name}'"
-        try:
-            return parse_options(
-                current().find(family, name).entry.Options, options.model_dump(mode="json"), subject
-            )
-        except HeadToHeadError as error:
-            raise HeadToHeadError(f"{error}; restore it, or move its folder away") from error
-
-    def parsed_entry(family: str, chosen: EntryConfig) -> EntryConfig:
-        later = tuple(parsed_entry(family, entry) for entry in chosen.next_layers)
-        options = parsed(family, chosen.name, chosen.options)
-        return EntryConfig(name=chosen.name, options=options, next_layers=later)
-
-    dataset = parsed("dataset", config.data.dataset, config.data.options)
-    update: dict[str, Any] = {"data": config.data.model_copy(update={"options": dataset})}
-    for family in FAMILIES:
+    dataset = EntryConfig(name=config.data.dataset, options=config.data.options)
+    options = _parsed("dataset", dataset, run).options
+    update: dict[str, Any] = {"data": config.data.model_copy(update={"options": options})}
+    for family in COMPONENTS:
         roles = getattr(config, family)
-        update[family] = roles.model_copy(
-            update={role: parsed_entry(family, chosen) for role, chosen in roles.by_role().items()}
-        )
+        parsed_roles = {}
+        for role, chosen in roles.by_role().items():
+            parsed_roles[role] = _parsed(family, chosen, run)
+        update[family] = roles.model_copy(update=parsed_roles)
+    for (section, field), section_family in SECTION_ENTRIES.items():
+        fields = update.get(section, getattr(config, section))
+        parsed = _parsed(section_family.name, getattr(fields, field), run)
+        update[section] = fields.model_copy(update={field: parsed})
     return config.model_copy(update=update)
+
+
+def _parsed(family: str, chosen: EntryConfig, run: str) -> EntryConfig:
+    """Return an entry of a record, and those of the next layers, with options of the entry's class."""
+    registered = current().entries[family].get(chosen.name)
+    if registered is None:
+        raise HeadToHeadError(
+            f"run '{run}' uses {family} '{chosen.name}', which no plugin registers here; load the "
+            "plugin that defines it with --plugin FILE, or install its package"
+        )
+    subject = f"the record of run '{run}' is damaged: {family} '{chosen.name}'"
+    try:
+        options = parse_options(
+            registered.entry.Options, chosen.options.model_dump(mode="json"), subject
+        )
+    except HeadToHeadError as error:
+        raise HeadToHeadError(f"{error}; restore it, or move its folder away") from error
+    later = tuple(_parsed(family, next_entry, run) for next_entry in chosen.next_layers)
+    return EntryConfig(name=chosen.name, options=options, next_layers=later)

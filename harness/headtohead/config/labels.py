@@ -8,14 +8,15 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from headtohead.config.builder import FAMILIES
+from headtohead.config.builder import SECTION_ENTRIES
+from headtohead.plugins.families import COMPONENTS
 from headtohead.plugins.registry import current
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import SHORTHANDS, EntryConfig, PerSide, RunConfig
 
 Scalar = str | int | float | bool | None
 
-NAMED_AXES = (*FAMILIES, "recipe", "data", "size")
+NAMED_AXES = (*COMPONENTS, "recipe", "data", "size")
 """Axes whose values are names, so that a slug does not repeat the axis."""
 
 MAX_SLUG = 120
@@ -28,73 +29,113 @@ def value_at(config: RunConfig, path: tuple[str, ...]) -> Any:
     ``model.layers`` has the value of the fields that it sets, or a list of their values if they differ. An option
     without a role has the value of the first role that has it.
     """
+    section = getattr(config, path[0])
     if path in SHORTHANDS:
-        section = getattr(config, path[0])
         values = [getattr(section, name) for name in SHORTHANDS[path]]
-        return values[0] if len(set(values)) == 1 else values
-    head, *rest = path
-    section = getattr(config, head)
-    value: Any = section.model_dump(mode="json") if section is not None else None
-    if head == "data" and rest and rest[0] not in value:
-        rest = ["options", *rest]
-    if head in FAMILIES and rest and rest[0] not in ROLES:
-        rest = [
-            next((role for role in value if rest[0] in value[role]["options"]), next(iter(value))),
-            *rest,
-        ]
-    if head in FAMILIES and rest[1:] and rest[1] != "name":
-        rest = [rest[0], "options", *rest[1:]]
+        if len(set(values)) == 1:
+            return values[0]
+        return values
+    value: Any = section.model_dump(mode="json")
+    rest = _stored_path(path, value)
     if len(rest) == 1 and rest[0] not in value and rest[0] in type(section).model_fields:
         return getattr(section, rest[0])  # omitted at its default
     for part in rest:
-        value = value.get(part) if isinstance(value, Mapping) else None
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(part)
     return value
+
+
+def _stored_path(path: tuple[str, ...], section: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the path of an axis's value inside its section, with the roles and options that the axis leaves out."""
+    head, *inside = path
+    if head in COMPONENTS:
+        return _stored_in_component(tuple(inside), section)
+    if path[:2] in SECTION_ENTRIES and inside[1:] and inside[1] != "name":
+        return (inside[0], "options", *inside[1:])
+    if head == "data" and inside and inside[0] not in section:
+        return ("options", *inside)
+    return tuple(inside)
+
+
+def _stored_in_component(inside: tuple[str, ...], roles: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the path after the family; the first role that has an option stands for an option without a role."""
+    if inside and inside[0] not in ROLES:
+        role = next(iter(roles))
+        for other in roles:
+            if inside[0] in roles[other]["options"]:
+                role = other
+                break
+        inside = (role, *inside)
+    if inside[1:] and inside[1] != "name":
+        return (inside[0], "options", *inside[1:])
+    return inside
 
 
 def label_at(config: RunConfig, path: tuple[str, ...]) -> Scalar:
     """Return the value of an axis in a run configuration with parsed options, as a scalar."""
-    if path[0] in FAMILIES and len(path) == 1:
+    section = getattr(config, path[0])
+    if path[0] in COMPONENTS and len(path) == 1:
         if len(config.roles) == 1:
-            return entry_label(getattr(config, path[0]).decoder)
-        return _family_label(path[0], getattr(config, path[0]))
-    if path[0] in FAMILIES and path[1] in ROLES and path[2:] in ((), ("name",)):
-        return entry_label(getattr(config, path[0]).role(path[1]))
+            return entry_label(section.decoder)
+        return _family_label(path[0], section)
+    if path[0] in COMPONENTS and path[1] in ROLES and path[2:] in ((), ("name",)):
+        return entry_label(section.role(path[1]))
+    if path in SECTION_ENTRIES:
+        return entry_label(getattr(section, path[1]))
     return scalar(value_at(config, path))
 
 
 def entry_label(entry: EntryConfig) -> str:
     """Return an entry's name with the options that differ from their defaults; ``+`` joins entries of a pattern."""
     if entry.next_layers:
-        return "+".join(map(entry_label, entry.pattern))
+        return "+".join(entry_label(each) for each in entry.pattern)
     options = entry.options.model_dump(mode="json", exclude_defaults=True)
+    if not options:
+        return entry.name
     changed = [f"{name}={text(scalar(value))}" for name, value in options.items()]
-    return f"{entry.name}({', '.join(changed)})" if changed else entry.name
+    return f"{entry.name}({', '.join(changed)})"
 
 
 def _family_label(family: str, roles: PerSide) -> str:
     """Return the single name that expands to these roles, else the names by role joined with ``/``."""
-    labels = {role: entry_label(entry) for role, entry in roles.by_role().items()}
-    for role in sorted(labels, key=("decoder", "encoder", "cross").index):
-        name = roles.role(role).name
+    entries = roles.by_role()
+    labels = {role: entry_label(entry) for role, entry in entries.items()}
+    for role in ("decoder", "encoder", "cross"):
+        if role not in entries:
+            continue
+        name = entries[role].name
         defaults = current().find(family, name).entry.role_defaults
-        own = [other for other in labels if defaults.get(other, name) == name]
-        if own and labels == {
-            other: labels[own[0]] if other in own else defaults[other] for other in labels
-        }:
-            return labels[own[0]]
+        selected = [role for role in labels if defaults.get(role, name) == name]
+        if not selected:
+            continue
+        expanded = {}
+        for other in labels:
+            expanded[other] = labels[selected[0]] if other in selected else defaults[other]
+        if labels == expanded:
+            return labels[selected[0]]
     return "/".join(labels.values())
 
 
 def slug_of(axes: Mapping[str, Scalar]) -> str:
     """Join axis values to a name of ``a-z 0-9 . _ -``; a field's name precedes its value."""
-    last = [axis.rsplit(".", 1)[-1] for axis in axes]
+    fields = [_field(axis) for axis in axes]
     parts = []
     for axis, value in axes.items():
-        short = axis.rsplit(".", 1)[-1]
-        name = short if last.count(short) == 1 and axis.split(".")[0] not in FAMILIES else axis
         word = slug_word(value)
-        parts.append(word if axis in NAMED_AXES else f"{slug_word(name)}-{word}")
+        if axis in NAMED_AXES:
+            parts.append(word)
+            continue
+        name = _field(axis)
+        if axis.split(".")[0] in COMPONENTS or fields.count(name) > 1:
+            name = axis
+        parts.append(f"{slug_word(name)}-{word}")
     return shortened_slug("-".join(parts) or "baseline")
+
+
+def _field(axis: str) -> str:
+    """Return the last part of an axis: ``d_model`` of ``model.d_model``."""
+    return axis.rpartition(".")[2]
 
 
 def shortened_slug(slug: str, source: str = "") -> str:
@@ -120,11 +161,9 @@ def title_of(axes: Mapping[str, Scalar]) -> str:
 
 def title_part(axis: str, value: Scalar) -> str:
     """Return an axis value for display; a value that is no name has its field."""
-    return (
-        str(value)
-        if axis in NAMED_AXES and value != "none"
-        else f"{axis.removeprefix('model.')} {text(value)}"
-    )
+    if axis in NAMED_AXES and value != "none":
+        return str(value)
+    return f"{axis.removeprefix('model.')} {text(value)}"
 
 
 def titles_of(variants: Sequence[Mapping[str, Scalar]], groups: Collection[str]) -> list[str]:
@@ -137,48 +176,60 @@ def titles_of(variants: Sequence[Mapping[str, Scalar]], groups: Collection[str])
     >>> titles_of([{"attention.first": "a", "model.heads": 2}, {"attention.first": "b", "model.heads": 2}], ())
     ['a · heads 2', 'b']
     """
+    titles = [_short_title(axes, variants[0], groups) for axes in variants]
+    unique = []
+    for title, axes in zip(titles, variants, strict=True):
+        unique.append(title if titles.count(title) == 1 else title_of(axes))
+    return unique
 
-    def part(axis: str, value: Scalar) -> str:
-        family, _, field = axis.partition(".")
-        is_option = family in FAMILIES and field and field.split(".")[0] not in ROLES
-        return (
-            value
-            if is_option and isinstance(value, str) and value != "none"
-            else title_part(axis, value)
-        )
 
-    def title(axes: Mapping[str, Scalar]) -> str:
-        own = {axis: value for axis, value in axes.items() if axis not in groups}
-        changed = " + ".join(
-            part(axis, value) for axis, value in own.items() if value != baseline[axis]
-        )
-        ends = [title_part(axis, axes[axis]) for axis in axes if axis in groups]
-        values = (
-            ["baseline"]
-            if axes != baseline
-            else dict.fromkeys(part(axis, value) for axis, value in own.items())
-        )
-        starts = [changed] if changed else [*values]
-        return " · ".join([*starts, *ends]) or "baseline"
+def _short_title(
+    axes: Mapping[str, Scalar], baseline: Mapping[str, Scalar], groups: Collection[str]
+) -> str:
+    """Return what differs from the baseline, joined with ``+``, and the values of the groups."""
+    changed: list[str] = []
+    values: dict[str, None] = {}
+    ends: list[str] = []
+    for axis, value in axes.items():
+        if axis in groups:
+            ends.append(title_part(axis, value))
+            continue
+        part = _option_part(axis, value)
+        values[part] = None  # without duplicates, in order
+        if value != baseline[axis]:
+            changed.append(part)
+    if changed:
+        starts = [" + ".join(changed)]
+    elif axes == baseline:
+        starts = list(values)
+    else:
+        starts = ["baseline"]
+    return " · ".join([*starts, *ends]) or "baseline"
 
-    baseline = variants[0]
-    titles = [title(axes) for axes in variants]
-    return [
-        name if titles.count(name) == 1 else title_of(axes)
-        for name, axes in zip(titles, variants, strict=True)
-    ]
+
+def _option_part(axis: str, value: Scalar) -> str:
+    """Return an axis value for display; a named option, such as ``attention.first``, has no field."""
+    family, _, field = axis.partition(".")
+    is_option = family in COMPONENTS and field and field.split(".")[0] not in ROLES
+    if is_option and isinstance(value, str) and value != "none":
+        return value
+    return title_part(axis, value)
 
 
 def axis_value(axis: Sequence[str], labels: Mapping[str, Scalar]) -> Scalar:
     """Return the value of an axis; those of a ``zip`` are joined as in a title, with the names of their fields."""
-    return labels[axis[0]] if len(axis) == 1 else title_of({path: labels[path] for path in axis})
+    if len(axis) == 1:
+        return labels[axis[0]]
+    return title_of({path: labels[path] for path in axis})
 
 
 def text(value: Scalar) -> str:
     """Format a scalar as in YAML, whole numbers without ``.0``."""
+    if isinstance(value, str):
+        return value
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))
-    return value if isinstance(value, str) else json.dumps(value)
+    return json.dumps(value)
 
 
 def listed(names: Sequence[str], most: int | None = None) -> str:
@@ -189,7 +240,9 @@ def listed(names: Sequence[str], most: int | None = None) -> str:
     """
     if most is not None and len(names) > most + 1:
         names = [*names[:most], f"{len(names) - most} more"]
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    if len(names) == 1:
+        return names[0]
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def scalar(value: Any) -> Scalar:

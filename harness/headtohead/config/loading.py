@@ -77,7 +77,9 @@ class LoadedExperiment:
     @property
     def sequential(self) -> SequentialSeeds | None:
         """How seeds are added, or None if their number is fixed."""
-        return self.file.seeds if isinstance(self.file.seeds, SequentialSeeds) else None
+        if isinstance(self.file.seeds, SequentialSeeds):
+            return self.file.seeds
+        return None
 
     @property
     def sweep_name(self) -> str:
@@ -87,14 +89,20 @@ class LoadedExperiment:
     @property
     def experiments(self) -> tuple[str, ...]:
         """The names of the experiments whose runs this file trains."""
-        return (self.name, self.sweep_name) if self.file.tune else (self.name,)
+        if self.file.tune:
+            return (self.name, self.sweep_name)
+        return (self.name,)
 
     @property
     def run_options(self) -> list[str]:
         """The options of ``h2h run`` beside the file, quoted for a shell."""
-        words = [word for override in self.overrides for word in ("--set", override.text)]
-        words += [] if self.seeds_option is None else ["--seeds", self.seeds_option]
-        words += [] if self.label is None else ["--name", self.label]
+        words = []
+        for override in self.overrides:
+            words += ["--set", override.text]
+        if self.seeds_option is not None:
+            words += ["--seeds", self.seeds_option]
+        if self.label is not None:
+            words += ["--name", self.label]
         return [shlex.quote(word) for word in words]
 
 
@@ -125,33 +133,32 @@ def load_text(
     root = SourceLocation(source)
     if not isinstance(value, dict):
         raise root.error(f"expected fields such as 'question: …', got {shown(value)}")
-    options = {} if seeds is None else {"seeds": seeds if isinstance(seeds, int) else list(seeds)}
-
-    def locate(path: FieldPath) -> SourceLocation:
-        return (
-            SourceLocation(Source(f"--seeds {seeds}"))
-            if path[:1] == ("seeds",) and options
-            else root.child(*path)
-        )
-
-    file = checked(ExperimentFile, value | options, locate)
-    for name in ("tune_seeds", "tune_epochs") if file.tune is None else ():
-        if name in value:
-            raise root.child(name).error("requires tune; add the values to try, or leave it out")
-    replicates = file.seeds.at_most if isinstance(file.seeds, SequentialSeeds) else file.seeds
-    number = replicates if isinstance(replicates, int) else len(replicates)
     if isinstance(overrides, str):
         raise HeadToHeadError(
             f"overrides takes a list of texts such as model.d_model=64, got the text {overrides!r}"
         )
-    refuse_many_runs(path, file, count_combinations(file), number, max_runs)
+    if seeds is not None:
+        value = value | {"seeds": seeds if isinstance(seeds, int) else list(seeds)}
+
+    def locate(field: FieldPath) -> SourceLocation:
+        """Return the source location of a field; that of the seeds may be the option."""
+        if field[:1] == ("seeds",) and seeds is not None:
+            return SourceLocation(Source(f"--seeds {seeds}"))
+        return root.child(*field)
+
+    file = checked(ExperimentFile, value, locate)
+    for name in ("tune_seeds", "tune_epochs"):
+        if file.tune is None and name in value:
+            raise root.child(name).error("requires tune; add the values to try, or leave it out")
+    all_seeds = _all_seeds(file)
+    refuse_many_runs(path, file, count_combinations(file), len(all_seeds), max_runs)
     return LoadedExperiment(
         name=labelled(experiment_name(path), label),
         path=path,
         text=text,
         file=file,
         source=source,
-        seeds=tuple(range(1, number + 1)) if isinstance(replicates, int) else tuple(replicates),
+        seeds=all_seeds,
         overrides=tuple(read_override(text) for text in overrides),
         max_runs=max_runs,
         seeds_option=None if seeds is None else str(seeds),
@@ -159,47 +166,65 @@ def load_text(
     )
 
 
+def _all_seeds(file: ExperimentFile) -> tuple[int, ...]:
+    """Return all seeds that runs can have; with sequential seeds, those of the last look."""
+    seeds = file.seeds
+    if isinstance(seeds, SequentialSeeds):
+        seeds = seeds.at_most
+    if isinstance(seeds, int):
+        return tuple(range(1, seeds + 1))
+    return tuple(seeds)
+
+
 def count_combinations(file: ExperimentFile) -> int:
     """Return the number of combinations of axis values without expanding them; a path has 1."""
-
-    def size(values: Sequence[Any] | Mapping[str, Sequence[Any]]) -> int:
-        return (
-            max(map(len, values.values()), default=0)
-            if isinstance(values, Mapping)
-            else len(values)
-        )
-
     combinations = 0
     for block in file.design:
-        combinations += (
-            math.prod(map(size, block.product.values())) if block.product is not None else 0
-        )
-        combinations += sum(map(size, (block.one_at_a_time or {}).values())) + size(block.zip or ())
-    return max(1, combinations) * max(1, len(file.sizes or ()))
+        if block.product is not None:
+            combinations += math.prod(_size(values) for values in block.product.values())
+        if block.one_at_a_time is not None:
+            combinations += sum(_size(values) for values in block.one_at_a_time.values())
+        if block.zip is not None:
+            combinations += _size(block.zip)
+    sizes = len(file.sizes or ())
+    return max(1, combinations) * max(1, sizes)
+
+
+def _size(values: Sequence[Any] | Mapping[str, Sequence[Any]]) -> int:
+    """Return the number of values of an axis, or of axes that change together."""
+    if isinstance(values, Mapping):
+        return max((len(column) for column in values.values()), default=0)
+    return len(values)
 
 
 def refuse_many_runs(
     path: Path, file: ExperimentFile, variants: int, seeds: int, max_runs: int
 ) -> None:
     """Raise if an experiment has more runs than the limit, tuning runs included."""
-    settings = math.prod(
-        len(AUTO_FACTORS if values == "auto" else values) for values in (file.tune or {}).values()
-    )
-    runs = variants * (seeds + (settings * file.tune_seeds if file.tune else 0))
+    settings = 0
+    if file.tune:
+        settings = math.prod(
+            len(AUTO_FACTORS) if values == "auto" else len(values) for values in file.tune.values()
+        )
+    runs = variants * (seeds + settings * file.tune_seeds)
     if runs <= max_runs:
         return
     if runs > 10**15:  # Python refuses to print thousands of digits
         raise HeadToHeadError(
             f"{path}: more than 10^15 runs, above the limit of {max_runs:,}; vary fewer values"
         )
-    text = f"{variants:,} variant{'s' * (variants != 1)} × {seeds:,} seed{'s' * (seeds != 1)}"
+    tuning = ""
     if file.tune:
-        text += f", tuned with {settings:,} settings × {file.tune_seeds:,} seeds and without"
-        text += " further values beyond an edge,"
+        tuning = f", tuned with {settings:,} settings × {file.tune_seeds:,} seeds"
+        tuning += " and without further values beyond an edge,"
     raise HeadToHeadError(
-        f"{path}: {text} are {runs:,} runs, more than the limit of {max_runs:,}; vary fewer values, or raise the "
-        f"limit: --max-runs {runs}"
+        f"{path}: {_counted(variants, 'variant')} × {_counted(seeds, 'seed')}{tuning} are {runs:,} runs, more than the "
+        f"limit of {max_runs:,}; vary fewer values, or raise the limit: --max-runs {runs}"
     )
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def experiment_name(path: Path) -> str:

@@ -22,14 +22,16 @@ def project_root(experiment: Path | str | None = None) -> Path:
     ``pyproject.toml`` or ``.git``; without any, it is the file's folder. Without a file, such as
     for an experiment given by name, the search starts at the working directory.
     """
-    named = Path(experiment) if experiment is not None else None
-    is_file = named is not None and named.suffix in (".yaml", ".yml")
-    start = (named.parent if named is not None and is_file else Path()).resolve()
+    start = Path()
+    if experiment is not None and Path(experiment).suffix in (".yaml", ".yml"):
+        start = Path(experiment).parent
+    start = start.resolve()
     for folder in (start, *start.parents):
-        has_runs = (folder / RUNS).is_dir() and not (
-            folder / RUNS / "__init__.py"
-        ).exists()  # no Python package
-        if has_runs or any((folder / mark).exists() for mark in MARKS):
+        runs = folder / RUNS
+        is_package = (runs / "__init__.py").exists()  # a Python package of the same name
+        if runs.is_dir() and not is_package:
+            return folder
+        if any((folder / mark).exists() for mark in MARKS):
             return folder
     return start
 
@@ -43,7 +45,9 @@ def runs_folder(experiment: Path | str | None = None, given: Path | str | None =
     if named:
         return Path(named)
     root = project_root(experiment)
-    return Path(RUNS) if root == Path.cwd() else root / RUNS
+    if root == Path.cwd():
+        return Path(RUNS)
+    return root / RUNS
 
 
 def reports_folder(runs: Path, given: Path | str | None = None) -> Path:
@@ -54,12 +58,16 @@ def reports_folder(runs: Path, given: Path | str | None = None) -> Path:
 def cache_root() -> Path:
     """Return the folder of downloads and prepared data: ``H2H_CACHE``, or ``~/.cache/headtohead``."""
     folder = os.environ.get("H2H_CACHE")
-    return Path(folder) if folder else Path.home() / ".cache" / "headtohead"
+    if folder:
+        return Path(folder)
+    return Path.home() / ".cache" / "headtohead"
 
 
 def next_command(command: str, experiment: Path | str | None, runs: Path) -> str:
     """Return a command for an experiment of these runs, as the user types it in the working directory."""
-    words = ["h2h", command] if experiment is None else ["h2h", command, str(experiment)]
+    words = ["h2h", command]
+    if experiment is not None:
+        words.append(str(experiment))
     if runs_folder(experiment).resolve() != runs.resolve():
         words += ["--runs", str(runs)]
     return shlex.join(words)
@@ -67,5 +75,8 @@ def next_command(command: str, experiment: Path | str | None, runs: Path) -> str
 
 def in_project(file: Path | str, runs: Path) -> str:
     """Return the path of a file relative to the project root, or unchanged if it is outside."""
-    path, root = Path(file).resolve(), runs.resolve().parent
-    return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(file)
+    path = Path(file).resolve()
+    root = runs.resolve().parent
+    if path.is_relative_to(root):
+        return path.relative_to(root).as_posix()
+    return str(file)

@@ -51,7 +51,9 @@ class SourceLocation:
 
     def __str__(self) -> str:
         line = self.source.line(self.path)
-        label = self.source.label if line is None else f"{self.source.label}:{line}"
+        label = self.source.label
+        if line is not None:
+            label = f"{label}:{line}"
         return f"{label}: {dotted(self.path)}" if self.path else label
 
 
@@ -68,7 +70,12 @@ def dotted(path: Iterable[str | int]) -> str:
     """Format a field path: ``design[0].product.masking[2]``."""
     text = ""
     for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif text:
+            text += f".{part}"
+        else:
+            text = part
     return text
 
 
@@ -79,4 +86,6 @@ def shown(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"
+    if len(text) > 60:
+        return f"{text[:57]}…"
+    return text

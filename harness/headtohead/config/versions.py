@@ -35,10 +35,10 @@ def versions(file: Path | None = None) -> dict[str, str | None]:
 def _processor() -> str:
     """Return the processor, on which the rounding of products depends."""
     with suppress(OSError):
-        if found := re.search(
-            r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text(encoding="utf-8")
-        ):
-            return found[1]
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+        name = re.search(r"model name\s*: (.+)", text)
+        if name:
+            return name[1]
     return platform.processor() or platform.machine()
 
 
@@ -52,28 +52,36 @@ def drift(
         sources: The hashes of its plugin entries and of what they read, as `Registered.hashes` has them.
         used: The entries that its configuration uses now.
     """
-    then, now = recorded.get("headtohead"), versions()["headtohead"]
-    version = [f"headtohead {then}, now {now}"] if then is not None and then != now else []
-    return (*version, *changed_plugins(sources, used))
+    recorded_version, version = recorded.get("headtohead"), versions()["headtohead"]
+    changes = []
+    if recorded_version not in (None, version):
+        changes.append(f"headtohead {recorded_version}, now {version}")
+    return (*changes, *changed_plugins(sources, used))
 
 
 def changed_plugins(sources: Mapping[str, str], used: Sequence[Registered]) -> tuple[str, ...]:
     """Return the changes of plugin entries, and of what they read, since a run; arguments as for `drift`."""
-    now = [(label, sha256) for entry in used for label, sha256 in entry.hashes.items()]
-    return tuple(
-        f"{label} has changed" for label, sha256 in now if sources.get(label, sha256) != sha256
-    )
+    changes = []
+    for entry in used:
+        for label, sha256 in entry.hashes.items():
+            if sources.get(label, sha256) != sha256:
+                changes.append(f"{label} has changed")
+    return tuple(changes)
 
 
 def _commit(file: Path) -> str | None:
     """Return the commit of the repository in which a file is committed, or None."""
-    git = ["git", "-C", str(file.resolve().parent), "-c", "core.fsmonitor=false"]
+    path = file.resolve()
+    git = ["git", "-C", str(path.parent), "-c", "core.fsmonitor=false"]
     try:
-        if children.run_program(
-            [*git, "ls-files", "--error-unmatch", "--", file.resolve().name], timeout=10
-        ).returncode:
+        listed = children.run_program(
+            [*git, "ls-files", "--error-unmatch", "--", path.name], timeout=10
+        )
+        if listed.returncode:
             return None
-        done = children.run_program([*git, "rev-parse", "HEAD"], timeout=10)
+        head = children.run_program([*git, "rev-parse", "HEAD"], timeout=10)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return None if done.returncode else done.stdout.strip()
+    if head.returncode:
+        return None
+    return head.stdout.strip()

@@ -76,50 +76,62 @@ def parse(text: str, label: str) -> tuple[Any, dict[FieldPath, int]]:
         raise HeadToHeadError(f"{label}: {len(text):,} bytes, more than the limit of {MAX_BYTES:,}")
     lines: dict[FieldPath, int] = {}
     try:
-        depth = 0
-        for count, event in enumerate(
-            yaml.parse(text, Loader=_Loader)
-        ):  # libyaml's composer crashes on deep nesting
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(
-                event, yaml.CollectionEndEvent
-            )
-            tag = getattr(event, "tag", None)
-            if tag is not None or depth > MAX_DEPTH or count > 2 * MAX_NODES:
-                line = event.start_mark.line + 1 if event.start_mark else 1
-                problem = (
-                    _TOO_DEEP
-                    if depth > MAX_DEPTH
-                    else _TOO_MANY
-                    if tag is None
-                    else f"tag {shown(tag)} is not allowed"
-                )
-                raise HeadToHeadError(f"{label}:{line}: {problem}")
+        _refuse_large(text, label)
         root = yaml.compose(text, Loader=_Loader)
-        return None if root is None else _Nodes(label, lines).value(root, ()), lines
     except yaml.MarkedYAMLError as error:
-        mark, problem = (
-            error.problem_mark or error.context_mark,
-            " ".join(str(error.problem or error.context).split()),
-        )
-        if problem == "could not find expected ':'":  # the scanner notices this on the next line
-            mark = error.context_mark or mark
-        rest = text.splitlines()[mark.line :] if mark else []
-        if rest and rest[0].lstrip(" ").startswith("\t"):
-            problem = "a tab; indent with spaces"
-        elif "${" in "".join(rest[:1]):
-            problem = "references such as ${model.d_model} do not exist; type the value"
-        elif problem.startswith("mapping values"):
-            problem = "a colon in a text without quotes, or no colon in the line above"
-        raise HeadToHeadError(
-            f"{label}:{mark.line + 1 if mark else 1}: not valid YAML: {problem}"
-        ) from error
+        line, problem = _explained(error, text)
+        raise HeadToHeadError(f"{label}:{line}: not valid YAML: {problem}") from error
     except (yaml.reader.ReaderError, UnicodeEncodeError) as error:
-        is_encoding = isinstance(error, UnicodeEncodeError)
-        before = text[: error.start].encode() if is_encoding else text.encode()[: error.position]  # type: ignore[union-attr]
+        if isinstance(error, UnicodeEncodeError):
+            before = text[: error.start].encode()
+        else:
+            before = text.encode()[: error.position]
         line = len(before.split(b"\n"))
         raise HeadToHeadError(
             f"{label}:{line}: not valid YAML: a character that is not allowed"
         ) from error
+    if root is None:
+        return None, lines
+    return _Nodes(label, lines).value(root, ()), lines
+
+
+def _refuse_large(text: str, label: str) -> None:
+    """Raise an error for a tag, deep nesting or too many values; libyaml's composer crashes on deep nesting."""
+    depth = 0
+    for count, event in enumerate(yaml.parse(text, Loader=_Loader)):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        tag = getattr(event, "tag", None)
+        if depth > MAX_DEPTH:
+            problem = _TOO_DEEP
+        elif tag is not None:
+            problem = f"tag {shown(tag)} is not allowed"
+        elif count > 2 * MAX_NODES:
+            problem = _TOO_MANY
+        else:
+            continue
+        line = event.start_mark.line + 1 if event.start_mark else 1
+        raise HeadToHeadError(f"{label}:{line}: {problem}")
+
+
+def _explained(error: yaml.MarkedYAMLError, text: str) -> tuple[int, str]:
+    """Return the line of a syntax error, from 1, and what is wrong in it."""
+    mark = error.problem_mark or error.context_mark
+    problem = " ".join(str(error.problem or error.context).split())
+    if problem == "could not find expected ':'":  # the scanner notices this on the next line
+        mark = error.context_mark or mark
+    if mark is None:
+        return 1, problem
+    first = "".join(text.splitlines()[mark.line : mark.line + 1])
+    if first.lstrip(" ").startswith("\t"):
+        problem = "a tab; indent with spaces"
+    elif "${" in first:
+        problem = "references such as ${model.d_model} do not exist; type the value"
+    elif problem.startswith("mapping values"):
+        problem = "a colon in a text without quotes, or no colon in the line above"
+    return mark.line + 1, problem
 
 
 def parse_assignment(text: str, option: str, example: str) -> tuple[str, Any]:
@@ -149,12 +161,16 @@ class _Nodes:
     """Turns nodes into values and records their lines, which PyYAML's constructors discard."""
 
     def __init__(self, label: str, lines: dict[FieldPath, int]) -> None:
-        self.source, self.nodes, self.characters = Source(label, lines), 0, 0
+        self.source = Source(label, lines)
         self.lines = lines
+        self.nodes = 0
+        self.characters = 0
 
     def value(self, node: yaml.Node, path: FieldPath) -> Any:
+        """Return the value of a node; the limits count every alias as what it stands for."""
         self.nodes += 1
-        self.characters += len(node.value) if isinstance(node, yaml.ScalarNode) else 0
+        if isinstance(node, yaml.ScalarNode):
+            self.characters += len(node.value)
         self.lines.setdefault(path, node.start_mark.line + 1)
         if len(path) > MAX_DEPTH:  # also an alias that contains itself
             raise self.error(path[:1], _TOO_DEEP)
@@ -167,13 +183,15 @@ class _Nodes:
         return self.scalar(node.tag.removeprefix(_TAG), node.value, path)
 
     def mapping(self, node: yaml.MappingNode, path: FieldPath) -> dict[str, Any]:
+        """Return the mapping of a node; its keys are unique texts."""
         result: dict[str, Any] = {}
         for key_node, value_node in node.value:
-            key, line = key_node.value, key_node.start_mark.line + 1
+            key = key_node.value
+            line = key_node.start_mark.line + 1
             if key_node.tag != _TAG + "str" or len(key) > 200 or not key.isprintable():
-                given = shown(key) if isinstance(key, str) else "a list or a mapping"
+                what = shown(key) if isinstance(key, str) else "a list or a mapping"
                 raise self.error(
-                    path, f"keys are text of at most 200 printable characters, got {given}", line
+                    path, f"keys are text of at most 200 printable characters, got {what}", line
                 )
             if key in result:
                 first = self.lines[(*path, key)]
@@ -184,25 +202,40 @@ class _Nodes:
         return result
 
     def scalar(self, kind: str, text: str, path: FieldPath) -> str | float | bool | None:
+        """Return the text, number, truth value or None of a scalar."""
         if kind == "str":
             return text
-        if kind == "null" and text == "" and path:
-            raise self.error(path, "has no value; type one (null for none), or remove the field")
-        if kind in ("null", "bool"):
-            return None if kind == "null" else text.lower() == "true"
-        if len(text) <= 400:
-            number = (
-                int(text)
-                if kind == "int"
-                else float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
-            )
-            if math.isfinite(number) if kind == "float" else abs(number) < 2**63:
-                return number
-        expected = "a whole number below 2^63" if kind == "int" else "a finite number"
-        raise self.error(path, f"expected {expected}, got {shown(text)}")
+        if kind == "bool":
+            return text.lower() == "true"
+        if kind == "null":
+            if text == "" and path:
+                raise self.error(
+                    path, "has no value; type one (null for none), or remove the field"
+                )
+            return None
+        number = _number(kind, text)
+        if number is None:
+            raise self.error(path, f"expected {_LIMITS[kind]}, got {shown(text)}")
+        return number
 
     def error(self, path: FieldPath, message: str, line: int | None = None) -> HeadToHeadError:
-        location = SourceLocation(
-            Source(self.source.label, {(): line}) if line else self.source, path
-        )
-        return location.error(message)
+        """Return an error about a field, in the line of the field or in another line."""
+        source = Source(self.source.label, {(): line}) if line else self.source
+        return SourceLocation(source, path).error(message)
+
+
+_LIMITS = {"int": "a whole number below 2^63", "float": "a finite number"}
+"""What a number has to be, by the kind of its scalar."""
+
+
+def _number(kind: str, text: str) -> float | None:
+    """Return a number of the kinds ``int`` and ``float``, or None if it is too large or not finite."""
+    if len(text) > 400:
+        return None
+    if kind == "int":
+        number: float = int(text)
+        is_valid = abs(number) < 2**63
+    else:
+        number = float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+        is_valid = math.isfinite(number)
+    return number if is_valid else None

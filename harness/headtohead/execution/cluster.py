@@ -22,8 +22,8 @@ from headtohead.children import without_working_directory
 from headtohead.config.versions import versions
 from headtohead.errors import HeadToHeadError
 from headtohead.execution.local import POLL_SECONDS, LocalLauncher
+from headtohead.plugins.built_in import MODULES
 from headtohead.plugins.launcher import Exit, Job, Launcher
-from headtohead.plugins.registry import BUILT_IN
 
 FOLDER_TOKEN = "folder-token"
 """File in a stack's folder with a random token, by which another machine verifies that it is the same folder."""
@@ -112,7 +112,7 @@ class ClusterLauncher(Launcher):
 def code_version() -> str:
     """Return the version and a hash of the installed code, which must be equal on both machines."""
     packages = [
-        importlib.import_module(name) for name in ("headtohead", BUILT_IN[0].partition(".")[0])
+        importlib.import_module(name) for name in ("headtohead", MODULES[0].partition(".")[0])
     ]
     sources = [
         path for package in packages for path in sorted(Path(package.__path__[0]).rglob("*.py"))

@@ -15,7 +15,7 @@ signal.signal(signal.SIGINT, signal.SIG_IGN)
 import sacrebleu.metrics  # noqa: E402
 import torch.fx.experimental.symbolic_shapes  # noqa: E402  used by torch.autograd.backward, takes half a second
 
-import headtohead.execution.worker  # noqa: E402
+import headtohead.execution.worker  # noqa: E402, F401  imported for the workers
 import headtohead.plugins.registry  # noqa: E402
 
 headtohead.plugins.registry.current()

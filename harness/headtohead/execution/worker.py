@@ -345,13 +345,6 @@ class Worker:
             },
         )
         files.write_text(directory / TRANSLATIONS, translations_table(translations))
-        step = member.best_step or member.ended_step or self.training.progress.step
-        run.log_metrics(
-            step,
-            step / self.training.plan.steps_per_epoch,
-            time.time(),
-            {name: value for name, value in record.metrics.items() if value is not None},
-        )
         seconds = self.training.earlier_seconds + time.monotonic() - self.started
         others = self._last_metrics(index, member.best_step) | summary(maps) | self._costs
         tokens = member.ended_tokens or float(self.training.token_sums[index])
@@ -365,13 +358,13 @@ class Worker:
         return cost_metrics(self.training, [run.record.counts.flops_per_token for run in self.runs])
 
     def _last_metrics(self, index: int, best_step: int | None) -> dict[str, float | None]:
-        """Return the last metrics of the saved weights, without test metrics and the load of the machine."""
+        """Return the last metrics of the saved weights, without the load of the machine."""
         metrics: dict[str, float | None] = {}
         for line in self.runs[index].history():
             if line is not None and best_step in {None, line.step}:
                 metrics |= {
                     name: value
                     for name, value in line.values.items()
-                    if not name.startswith(("test/", "system/"))
+                    if not name.startswith("system/")
                 }
         return metrics

@@ -18,13 +18,13 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from headtohead.config.builder import FAMILIES
 from headtohead.config.entries import entries_of
 from headtohead.model.attention import overrides
 from headtohead.model.precision import one_thread
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.component import Component, require_members
+from headtohead.plugins.families import COMPONENTS
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.experiment import ModelCounts
@@ -61,7 +61,7 @@ def count(
     )
     # Masks and dropout of attention weights decide whether an attention style uses its fast path.
     ignored = {"dropout_embedding", "dropout_ffn", "dropout_residual"}
-    parts = {*FAMILIES, "model", "quirks"}
+    parts = {*COMPONENTS, "model", "quirks"}
     shape = config.model_dump_json(include=parts, exclude={"model": ignored})
     lengths = max(source_length, min(1.0, math.ceil(source_length))), max(1.0, target_length)
     key = (

@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from headtohead.config.builder import FAMILIES, ConfigBuilder, is_dataset_option
+from headtohead.config.builder import SECTION_ENTRIES, ConfigBuilder, is_dataset_option
 from headtohead.config.labels import Scalar, entry_label, label_at, shortened_slug, slug_word, text
 from headtohead.config.source_location import SourceLocation
 from headtohead.errors import nearest
 from headtohead.planning.variants import Match, Variant, variant_key
+from headtohead.plugins.families import COMPONENTS
 from headtohead.schema.run_config import EntryConfig, RunConfig
 from headtohead.storage.contrasts import AxisEffect, ContrastRecord
 
@@ -195,7 +196,7 @@ def with_fields_from(
 
 def _field_of(path: Sequence[Any]) -> FieldPath:
     """Return the field of a change to which a value belongs: an entry or a dataset includes its options."""
-    if path[0] in FAMILIES:
+    if path[0] in COMPONENTS:
         return tuple(path[:2])
     if is_dataset_option(tuple(path)):
         return DATASET
@@ -209,8 +210,10 @@ def _fields(section: Any, above: FieldPath = ()) -> Iterator[FieldPath]:
     """Yield the fields that a change can consist of; a plugin entry with its options is one field per role."""
     for name, info in section.model_fields.items():
         path, inner = (*above, name), info.annotation
-        if path[0] in FAMILIES:
+        if path[0] in COMPONENTS:
             yield from ((name, role) for role in inner.model_fields)
+        elif path in SECTION_ENTRIES:
+            yield path
         elif isinstance(inner, type) and issubclass(inner, BaseModel):
             yield from _fields(inner, path)
         elif path != ("data", "options"):  # a dataset has its options

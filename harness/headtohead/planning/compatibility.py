@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from headtohead.config.builder import FAMILIES
 from headtohead.data.batches import padded_length
 from headtohead.errors import HeadToHeadError
 from headtohead.model.geometry import find_bound, geometry_of, incompatibility, only_length
 from headtohead.plugins.component import Component
 from headtohead.plugins.entry import Options, Setting
+from headtohead.plugins.families import COMPONENTS
 from headtohead.plugins.registry import Registered, Registry
 from headtohead.plugins.watched_reads import only_declared_reads
 from headtohead.schema.run_config import RunConfig
@@ -169,7 +169,7 @@ def _geometry_incompatibility(config: RunConfig, registry: Registry) -> str | No
 def _entry_incompatibility(
     config: RunConfig, longest: Mapping[str, int], registry: Registry
 ) -> str | None:
-    for family in FAMILIES:
+    for family in COMPONENTS:
         for role, chosen in (
             (role, each) for role, all in config.entries(family).items() for each in all.pattern
         ):

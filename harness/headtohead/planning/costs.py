@@ -18,7 +18,7 @@ from headtohead.model.plugin_errors import model_plugins, plugin_errors
 from headtohead.planning.datasets import PreparedDataSets
 from headtohead.planning.lengths import decoding_limit
 from headtohead.planning.pitfalls import find_pitfalls, is_order_invariant, padding_has_no_effect
-from headtohead.planning.schedule import evaluation_interval, planned_steps
+from headtohead.planning.schedule import decays_to_an_end, evaluation_interval, planned_steps
 from headtohead.planning.variants import Variant
 from headtohead.plugins.launcher import gpu_memory, machine_memory
 from headtohead.plugins.registry import current
@@ -156,6 +156,7 @@ def cost_variants(
             decoding_limit=decoding_limit(config, prepared.longest_target),
             order_invariant=is_order_invariant(config, current()),
             padding_hidden=padding_has_no_effect(config, current()),
+            rate_decays=decays_to_an_end(config.train),
             pitfalls=find_pitfalls(config, current(), prepared.record["leak"]),
             config=config,
         )

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from headtohead.config.builder import (
-    FAMILIES,
     ConfigBuilder,
     assignment_order,
     named_parts,
@@ -43,6 +42,7 @@ from headtohead.planning.variants import (
     label_of_parts,
     variant_key,
 )
+from headtohead.plugins.families import COMPONENTS
 from headtohead.schema.experiment_file import ZIP, BetweenDesign, DesignBlock
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig
@@ -449,7 +449,7 @@ class Axes:
             if written is None and cell.config.data == self.baseline.config.data:
                 written = self.baseline.written.get(axis)
             return label_of_parts(*written, "dataset") if written else cell.config.data.dataset
-        is_kept = axis in FAMILIES or axis == "model.d_ff"
+        is_kept = axis in COMPONENTS or axis == "model.d_ff"
         if written and is_kept and isinstance(written[0], str):
             return written[0]
         return label_at(cell.config, tuple(axis.split(".")))

@@ -6,19 +6,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from headtohead.config.builder import (
-    FAMILIES,
+    SECTION_ENTRIES,
     ConfigBuilder,
     assignment_order,
-    find_contradiction,
     named_parts,
     times_width,
 )
+from headtohead.config.contradictions import find_contradiction
 from headtohead.config.labels import value_at
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.source_location import SourceLocation
 from headtohead.errors import nearest
 from headtohead.planning.datasets import PreparedDataSets
 from headtohead.planning.variants import DATA_AXIS, MATCH_AXIS, RECIPE_AXIS, Variant, check_match
+from headtohead.plugins.families import COMPONENTS
 from headtohead.schema.run_config import SECTIONS, RunConfig
 from headtohead.storage.experiment import ExcludedRecord
 
@@ -103,7 +104,7 @@ class Incompatibilities:
         for axis in sorted(when, key=assignment_order):
             if axis not in (MATCH_AXIS, DATA_AXIS):
                 if axis not in self.axes and axis.split(".")[0] not in (
-                    *FAMILIES,
+                    *COMPONENTS,
                     *SECTIONS,
                 ):
                     raise location.child(axis).error(
@@ -139,7 +140,8 @@ class Incompatibilities:
                 variant.config.model.d_ff == times_width(value, variant.config.model.d_model)
             )
         path = tuple(axis.split("."))
-        of = _names if isinstance(value, str) and path[0] in FAMILIES else lambda value: value
+        is_entry = path[0] in COMPONENTS or path in SECTION_ENTRIES
+        of = _names if isinstance(value, str) and is_entry else lambda value: value
         target = of(value_at(config, path))
         return lambda variant: bool(of(value_at(variant.config, path)) == target)
 

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from headtohead.plugins.registry import current
+from headtohead.plugins.schedule import Moment, Schedule
 from headtohead.schema.run_config import TrainConfig
-from headtohead.schema.schedules import SCHEDULES, Moment, schedule_fields
+
+
+def schedule_of(train: TrainConfig) -> Schedule:
+    """Return the learning-rate schedule of a configuration with parsed options."""
+    schedule = current().schedule(train.schedule.name)
+    return schedule(train.schedule.options)
 
 
 def decays_to_an_end(train: TrainConfig) -> bool:
@@ -12,7 +19,8 @@ def decays_to_an_end(train: TrainConfig) -> bool:
     ``inverse-sqrt`` has no end: its rate does not depend on the number of steps, and falls by a tenth over the last
     fifth of them.
     """
-    return "final_lr" in schedule_fields(train.schedule) and train.final_lr < train.lr
+    final_rate = schedule_of(train).final_rate()
+    return final_rate is not None and final_rate < train.lr
 
 
 def planned_steps(train: TrainConfig, steps_per_epoch: int, tokens_per_epoch: int) -> int:
@@ -45,5 +53,4 @@ def learning_rate(train: TrainConfig, step: int, steps: int) -> float:
     warmup = warmup_steps(train, steps)
     if step < warmup:
         return train.lr * step / warmup
-    fields = {name: getattr(train, name) for name in schedule_fields(train.schedule)}
-    return SCHEDULES[train.schedule](Moment(step, steps, warmup, train.lr), **fields)
+    return schedule_of(train).checked_rate(Moment(step, steps, warmup, train.lr))

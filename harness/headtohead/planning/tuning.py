@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headtohead.config.builder import assignment_order
+from headtohead.config.builder import SECTION_ENTRIES, assignment_order
 from headtohead.config.labels import Scalar, label_at
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.source_location import SourceLocation
@@ -81,7 +81,8 @@ def _refuse_field(path: str, design: Design, location: SourceLocation) -> None:
     allowed = ["model.dropout"]
     for section, names in MEMBER_FIELDS.items():
         allowed += [f"{section}.{name}" for name in names]
-    if path not in allowed:
+    is_option = tuple(path.split(".")[:2]) in SECTION_ENTRIES
+    if path not in allowed and not is_option:
         hint = f"; use one of {', '.join(sorted(allowed))}"
         field = find_field(path)
         if field in allowed:
@@ -159,8 +160,8 @@ def _like(example: Any, value: float) -> float:
 
 
 def _fields_of(path: str) -> set[Field]:
-    """Return the fields that a path sets: the field, or those of a shorthand."""
-    section, _, name = path.partition(".")
+    """Return the fields that a path sets: the field, those of a shorthand, or the entry that has an option."""
+    section, name = path.split(".")[:2]
     return {(section, field) for field in SHORTHANDS.get((section, name), (name,))}
 
 

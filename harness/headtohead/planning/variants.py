@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from headtohead.config.builder import FAMILIES, named_parts
+from headtohead.config.builder import named_parts
 from headtohead.config.identity import run_identity
 from headtohead.config.labels import Scalar, scalar, text
 from headtohead.config.source_location import SourceLocation, shown
 from headtohead.config.validation_errors import suggest_field
 from headtohead.errors import nearest
+from headtohead.plugins.families import COMPONENTS
 from headtohead.schema.run_config import SECTIONS, RunConfig
 from headtohead.schema.sections import NotHashed
 
@@ -67,7 +68,7 @@ def variant_key(config: RunConfig, match: Match) -> str:
 def check_axis(axis: str, values: Sequence[Any], location: SourceLocation) -> None:
     """Raise an error for an unknown axis, a field that no result depends on, or an empty list of values."""
     section, _, field = axis.partition(".")
-    fields = [*FAMILIES, *SECTIONS]
+    fields = [*COMPONENTS, *SECTIONS]
     others = [MATCH_AXIS, RECIPE_AXIS]
     if axis not in others and section not in fields:
         hint = suggest_field(axis, [*fields, *others], "base")

@@ -168,3 +168,10 @@ class Dataset(Entry):
         the default, calls ``load`` every time, and every field of the corpus counts.
         """
         return None
+
+    @classmethod
+    def require_valid(cls) -> None:
+        """Also require the names of the splits."""
+        super().require_valid()
+        if not cls.splits or not all(isinstance(split, str) for split in cls.splits):
+            raise TypeError(f"splits is {cls.splits!r}; expected at least one name")

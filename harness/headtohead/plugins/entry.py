@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from headtohead.errors import HeadToHeadError
+from headtohead.errors import HeadToHeadError, nearest
+from headtohead.schema.roles import ROLES
 from headtohead.schema.sections import Options as Options
 
 if TYPE_CHECKING:
@@ -80,6 +81,30 @@ class Entry:
                 raise HeadToHeadError(
                     f"'{cls.entry_name}' requires the package {package}; run pip install {named}"
                 )
+
+    @classmethod
+    def require_valid(cls) -> None:
+        """Raise TypeError if an attribute of the class is invalid. Called when a plugin is registered.
+
+        A wrong property, for example, would switch an invariant off.
+        """
+        if not (isinstance(cls.Options, type) and issubclass(cls.Options, BaseOptions)):
+            raise TypeError(
+                f"Options is {cls.Options!r}; expected a subclass of headtohead.plugin.Options"
+            )
+        cls.Options().model_dump_json()
+        for role, name in cls.role_defaults.items():
+            if role not in ROLES or not isinstance(name, str):
+                raise TypeError(
+                    f"role_defaults is {cls.role_defaults!r}; expected names by role: {', '.join(ROLES)}"
+                )
+        properties = getattr(cls, "properties", None) or frozenset()
+        if not isinstance(properties, Set):
+            raise TypeError(f"properties is {properties!r}; expected a frozenset of names")
+        for name in sorted(str(name) for name in properties - cls.known_properties):
+            raise TypeError(
+                f"properties has the unknown name '{name}'{nearest(name, cls.known_properties)}"
+            )
 
     @classmethod
     def incompatible_with(cls, options: BaseOptions, setting: Setting) -> str | None:

@@ -1,7 +1,8 @@
 """All hooks that headtohead calls. A plugin implements any of them with ``@headtohead.plugin.hookimpl``.
 
 - ``register_*`` hooks are called once per process, when plugins are loaded. Each returns a mapping
-  from the name that users type to the class that implements it.
+  from the name that users type to the class that implements it. Every family has one, which is generated from the list
+  of families.
 - ``on_*`` hooks are events. They are called in registration order, in the process in which the
   event happens. Return values are ignored, except that of ``on_load``. An exception in
   ``on_run_start`` or ``on_evaluation`` ends that run as FAILED; the other runs of its stack continue.
@@ -11,71 +12,19 @@ A hook may leave out arguments that it does not need.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pluggy
 
+from headtohead.plugins.families import FAMILIES, Family
+
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from headtohead.plugins.attention import Attention
-    from headtohead.plugins.dataset import Dataset
-    from headtohead.plugins.feed_forward import FeedForward
-    from headtohead.plugins.launcher import Launcher
-    from headtohead.plugins.logger import Logger
-    from headtohead.plugins.masking import Masking
-    from headtohead.plugins.norm import Norm
-    from headtohead.plugins.positional import Positional
-    from headtohead.plugins.recipe import Recipe
 
 hookspec = pluggy.HookspecMarker("headtohead")
 hookimpl = pluggy.HookimplMarker("headtohead")
-
-
-@hookspec
-def register_positionals() -> Mapping[str, type[Positional]]:
-    """Return positional encodings by name."""
-
-
-@hookspec
-def register_attentions() -> Mapping[str, type[Attention]]:
-    """Return attention styles by name."""
-
-
-@hookspec
-def register_maskings() -> Mapping[str, type[Masking]]:
-    """Return masking schemes by name."""
-
-
-@hookspec
-def register_feed_forwards() -> Mapping[str, type[FeedForward]]:
-    """Return feed-forward networks by name."""
-
-
-@hookspec
-def register_norms() -> Mapping[str, type[Norm]]:
-    """Return norms by name."""
-
-
-@hookspec
-def register_datasets() -> Mapping[str, type[Dataset]]:
-    """Return datasets by name."""
-
-
-@hookspec
-def register_recipes() -> Mapping[str, type[Recipe]]:
-    """Return recipes by name."""
-
-
-@hookspec
-def register_launchers() -> Mapping[str, type[Launcher]]:
-    """Return launchers by name."""
-
-
-@hookspec
-def register_loggers() -> Mapping[str, type[Logger]]:
-    """Return loggers by name."""
 
 
 @hookspec
@@ -115,3 +64,35 @@ def on_experiment_end(experiment: Path) -> None:
 @hookspec
 def on_load(run: Path, record: Any) -> type | None:
     """Called when a run is loaded, with its folder and its record; may return a subclass of ``LoadedRun`` to use."""
+
+
+def _registration(family: Family) -> Callable[..., Any]:
+    """Return the specification of the hook that registers entries of a family."""
+
+    def register() -> Mapping[str, type]:
+        raise NotImplementedError
+
+    register.__name__ = family.hook
+    register.__doc__ = f"Return {family.plural} by name."
+    specification: Callable[..., Any] = hookspec(register)
+    return specification
+
+
+HOOKS: dict[str, Callable[..., Any]] = {
+    **{family.hook: _registration(family) for family in FAMILIES.values()},
+    "register_commands": register_commands,
+    "on_experiment_start": on_experiment_start,
+    "on_run_start": on_run_start,
+    "on_evaluation": on_evaluation,
+    "on_run_end": on_run_end,
+    "on_experiment_end": on_experiment_end,
+    "on_load": on_load,
+}
+"""All hooks by name, in the order of the reference page."""
+
+
+def plugin_manager() -> pluggy.PluginManager:
+    """Return a manager of plugins that has all hooks and no plugin."""
+    manager = pluggy.PluginManager("headtohead")
+    manager.add_hookspecs(type("Hooks", (), HOOKS))
+    return manager

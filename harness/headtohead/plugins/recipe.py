@@ -13,3 +13,10 @@ class Recipe(Entry):
 
     config: ClassVar[Mapping[str, Any]] = {}
     """The same nested mapping as ``base`` in an experiment file."""
+
+    @classmethod
+    def require_valid(cls) -> None:
+        """Also require that ``config`` is a mapping."""
+        super().require_valid()
+        if not isinstance(cls.config, Mapping):
+            raise TypeError(f"config is {cls.config!r}; expected a mapping")

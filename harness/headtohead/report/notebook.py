@@ -10,13 +10,13 @@ import pandas as pd
 
 from headtohead.analysis.results import RunsTable
 from headtohead.analysis.study import Analysis
-from headtohead.config.builder import FAMILIES
 from headtohead.escaping import visible
 from headtohead.execution.loaded import LoadedRun
 from headtohead.figures.heat_map import HeatMap, heat_map_figure
 from headtohead.figures.style import to_svg
 from headtohead.planning.overview import COLUMNS, overview
 from headtohead.planning.plan import Plan
+from headtohead.plugins.families import COMPONENTS
 from headtohead.report.content import Report
 from headtohead.report.render import fragment
 from headtohead.report.section import Section, table
@@ -106,7 +106,7 @@ def run_html(record: RunRecord, metrics: Mapping[str, float | None]) -> str:
         metrics: Final metrics by name; empty if the run was not evaluated.
     """
     settings = {"data": str(record.config.data.dataset)}
-    for family in FAMILIES:
+    for family in COMPONENTS:
         names = {
             role: entry.name for role, entry in getattr(record.config, family).by_role().items()
         }

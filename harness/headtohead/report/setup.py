@@ -13,6 +13,7 @@ import pandas as pd
 from headtohead.analysis.study import Analysis
 from headtohead.config.labels import listed
 from headtohead.config.labels import text as value_text
+from headtohead.plugins.families import COMPONENTS
 from headtohead.report.content import MAX_ROWS, Report
 from headtohead.report.data import READING, corpus_text, layers_text
 from headtohead.report.figures.lines import MAX_LINES
@@ -58,7 +59,7 @@ def setup_line(analysis: Analysis) -> str:
             parameters=_range_text(show_count(min(totals)), show_count(max(totals))),
         ),
         STEPS.format(steps=_range_text(f"{min(steps):,}", f"{max(steps):,}"), batch=batch),
-        RATE.format(rate=learning_rate(analysis), schedule=values["train.schedule"]),
+        RATE.format(rate=learning_rate(analysis), schedule=values["train.schedule.name"]),
         counted(len(analysis.frames.seeds), "seed"),
     ]
     return SETUP.format(parts="; ".join(parts))
@@ -391,7 +392,7 @@ def _used_fields(variant: VariantRecord) -> dict[str, Any]:
     """Return the fields that a variant depends on: those of its roles, without the batch size that it does not use."""
     config = variant.config
     content = config.model_dump()
-    for section in ("feed_forward", "norm"):  # omitted from the record at their default
+    for section in COMPONENTS:  # some are omitted from the record at their default
         content[section] = getattr(config, section).model_dump()
     fields = dict(leaves(content))
     fields["model.architecture"] = config.model.architecture

@@ -34,40 +34,34 @@ Score = Annotated[float, Field(ge=-MAX_SCORE, le=MAX_SCORE)]
 class SequentialSeeds(ConfigSection):
     """Seeds that are added until every main contrast has a direction or is within the margin."""
 
-    until: Literal["decided"] = Field(
-        description="when to stop: decided, at the first look at which every main contrast is better, worse or within"
-    )
-    at_most: int = Field(ge=3, le=1000, description="number of seeds of the last look")
-    looks: int = Field(
-        4,
-        ge=1,
-        le=50,
-        description="number of times that the study is judged, at equal intervals up to at_most seeds",
-    )
+    until: Literal["decided"]
+    """when to stop: decided, at the first look at which every main contrast is better, worse or within"""
+
+    at_most: int = Field(ge=3, le=1000)
+    """number of seeds of the last look"""
+
+    looks: int = Field(4, ge=1, le=50)
+    """number of times that the study is judged, at equal intervals up to at_most seeds"""
 
 
 class Probe(ConfigSection):
     """A sentence, or the beginning of a text without sources, for which every run records its attention maps."""
 
-    source: str = Field(description="source sentence")
-    target: str | None = Field(
-        None,
-        description="target sentence; default: the reference in the corpus, else the run's translation",
-    )
+    source: str
+    """source sentence"""
+
+    target: str | None = None
+    """target sentence; default: the reference in the corpus, else the run's translation"""
 
 
 class Metrics(ConfigSection):
     """The metric that answers the question, and further metrics of the report."""
 
-    primary: str | None = Field(
-        None,
-        description="metric that answers the question; default: test/exact_match, or the dataset's first metric",
-    )
-    report: tuple[str, ...] | None = Field(
-        None,
-        description="further metrics in the tables of the report; default: valid/loss and the other metrics of the "
-        "dataset",
-    )
+    primary: str | None = None
+    """metric that answers the question; default: test/exact_match, or the dataset's first metric"""
+
+    report: tuple[str, ...] | None = None
+    """further metrics in the tables of the report; default: valid/loss and the other metrics of the dataset"""
 
 
 Margin = Annotated[float, Field(gt=0, le=MAX_SCORE)]
@@ -76,72 +70,69 @@ Margin = Annotated[float, Field(gt=0, le=MAX_SCORE)]
 class ExclusionRule(ConfigSection):
     """A combination of axis values that does not run."""
 
-    when: dict[str, Any] = Field(description="axis values that an excluded variant has")
-    reason: str = Field(description="reason, printed in plan and report")
+    when: dict[str, Any]
+    """axis values that an excluded variant has"""
+
+    reason: str
+    """reason, printed in plan and report"""
 
 
 class Expectation(ConfigSection):
     """A published or predicted result of a contrast; the report states whether the experiment agrees with it."""
 
-    direction: Literal["higher", "lower", "equal"] = Field(
-        description="variant − against is higher or lower than 0, or equal within `by`"
-    )
-    by: float = Field(
-        0.0,
-        ge=0,
-        le=MAX_SCORE,
-        description="with higher and lower: smallest difference that agrees; with equal: largest. Set it before the "
-        "first run",
-    )
-    published: Score | None = Field(
-        None, description="published variant − against, if it has the unit of the contrast's metric"
-    )
-    source: str = Field(
-        description="where the result is published, such as authors, year and table; why this size"
-    )
+    direction: Literal["higher", "lower", "equal"]
+    """variant − against is higher or lower than 0, or equal within `by`"""
+
+    by: float = Field(0.0, ge=0, le=MAX_SCORE)
+    """with higher and lower: smallest difference that agrees; with equal: largest. Set it before the first run"""
+
+    published: Score | None = None
+    """published variant − against, if it has the unit of the contrast's metric"""
+
+    source: str
+    """where the result is published, such as authors, year and table; why this size"""
 
 
 class ContrastDeclaration(ConfigSection):
     """Two variants of the design that are compared; other axes are as in the baseline."""
 
-    variant: dict[str, Any] = Field(description="axis values of the variant")
-    against: dict[str, Any] | None = Field(
-        None,
-        description="axis values of the variant that it is compared with; default: the baseline",
-    )
-    name: str | None = Field(
-        None, min_length=1, max_length=200, description="name in the report; default: both titles"
-    )
-    metric: str | None = Field(
-        None, description="metric, including those of `h2h ablate-heads`; default: metrics.primary"
-    )
-    against_metric: str | None = Field(None, description="metric of `against`; default: metric")
-    lengths: tuple[Length, Length] | None = Field(
-        None,
-        description="minimum and maximum tokens of the test sources that count, at bounds of evaluate.buckets; "
-        "for test/exact_match, test/bleu and test/loss",
-    )
-    against_lengths: tuple[Length, Length] | None = Field(
-        None, description="the same for `against`; default: lengths"
-    )
-    expect: Expectation | None = Field(
-        None, description="published or predicted result that the contrast tests"
-    )
+    variant: dict[str, Any]
+    """axis values of the variant"""
+
+    against: dict[str, Any] | None = None
+    """axis values of the variant that it is compared with; default: the baseline"""
+
+    name: str | None = Field(None, min_length=1, max_length=200)
+    """name in the report; default: both titles"""
+
+    metric: str | None = None
+    """metric, including those of `h2h ablate-heads`; default: metrics.primary"""
+
+    against_metric: str | None = None
+    """metric of `against`; default: metric"""
+
+    lengths: tuple[Length, Length] | None = None
+    """minimum and maximum tokens of the test sources that count, at bounds of evaluate.buckets; for test/exact_match,
+    test/bleu and test/loss"""
+
+    against_lengths: tuple[Length, Length] | None = None
+    """the same for `against`; default: lengths"""
+
+    expect: Expectation | None = None
+    """published or predicted result that the contrast tests"""
 
 
 class BetweenDesign(ConfigSection):
     """Two configurations; each difference is added to the first and taken from the second."""
 
-    start: dict[str, Any] = Field(
-        alias="from", description="a mapping like `base`; `base` is merged over it"
-    )
-    end: dict[str, Any] = Field(
-        alias="to", description="the other configuration, in the same notation"
-    )
-    groups: dict[str, list[str]] = Field(
-        default_factory=dict,
-        description="groups of fields that change together, by name of the group",
-    )
+    start: dict[str, Any] = Field(alias="from")
+    """a mapping like `base`; `base` is merged over it"""
+
+    end: dict[str, Any] = Field(alias="to")
+    """the other configuration, in the same notation"""
+
+    groups: dict[str, list[str]] = Field(default_factory=dict)
+    """groups of fields that change together, by name of the group"""
 
 
 ZIP = "zip"
@@ -151,83 +142,77 @@ ZIP = "zip"
 class DesignBlock(ConfigSection):
     """A block of a design with exactly one field."""
 
-    product: dict[str, list[Any] | dict[str, list[Any]]] | None = Field(
-        None,
-        description="all combinations of the values; `zip` inside it combines axes that change together",
-    )
-    one_at_a_time: dict[str, list[Any] | dict[str, list[Any]]] | None = Field(
-        None,
-        description="the baseline, and the baseline with one value changed; `zip` inside it as in a product",
-    )
-    zip: dict[str, list[Any]] | None = Field(
-        None, description="the first values together, the second values together, …"
-    )
-    between: BetweenDesign | None = Field(
-        None,
-        description="two configurations, and every single change between them; the only block of its design",
-    )
+    product: dict[str, list[Any] | dict[str, list[Any]]] | None = None
+    """all combinations of the values; `zip` inside it combines axes that change together"""
+
+    one_at_a_time: dict[str, list[Any] | dict[str, list[Any]]] | None = None
+    """the baseline, and the baseline with one value changed; `zip` inside it as in a product"""
+
+    zip: dict[str, list[Any]] | None = None
+    """the first values together, the second values together, …"""
+
+    between: BetweenDesign | None = None
+    """two configurations, and every single change between them; the only block of its design"""
 
 
 class ExperimentFile(ConfigSection):
     """The fields of an experiment file as written."""
 
-    question: str = Field(description="the question in one sentence")
-    description: str | None = Field(None, description="Markdown text for the report and MLflow")
-    plugins: tuple[str, ...] = Field(
-        (),
-        description="plugins to load: Python files and folders, relative to this file, and import names of installed "
-        "modules",
-    )
-    base: dict[str, Any] = Field(default_factory=dict, description="configuration of all variants")
-    baseline: dict[str, Any] = Field(
-        default_factory=dict, description="variant that others are compared with, merged over base"
-    )
-    design: list[DesignBlock] = Field(default_factory=list, description="axes and their values")
-    sizes: Annotated[list[dict[str, Any]], Field(min_length=2, max_length=100)] | None = Field(
-        None,
-        description="sizes, small to large, at which the whole design is trained; each sets the same fields, such as "
-        "{model.d_model: 64, train.steps: 2000}. Variants are compared with the baseline of their size",
-    )
-    exclude: list[ExclusionRule] = Field(
-        default_factory=list, description="combinations that do not run"
-    )
-    contrasts: list[ContrastDeclaration] = Field(
-        default_factory=list,
-        max_length=1000,
-        description="differences that the experiment tests; the answer is about them",
-    )
+    question: str
+    """the question in one sentence"""
+
+    description: str | None = None
+    """Markdown text for the report and MLflow"""
+
+    plugins: tuple[str, ...] = ()
+    """plugins to load: Python files and folders, relative to this file, and import names of installed modules"""
+
+    base: dict[str, Any] = Field(default_factory=dict)
+    """configuration of all variants"""
+
+    baseline: dict[str, Any] = Field(default_factory=dict)
+    """variant that others are compared with, merged over base"""
+
+    design: list[DesignBlock] = Field(default_factory=list)
+    """axes and their values"""
+
+    sizes: Annotated[list[dict[str, Any]], Field(min_length=2, max_length=100)] | None = None
+    """sizes, small to large, at which the whole design is trained; each sets the same fields, such as {model.d_model:
+    64, train.steps: 2000}. Variants are compared with the baseline of their size"""
+
+    exclude: list[ExclusionRule] = Field(default_factory=list)
+    """combinations that do not run"""
+
+    contrasts: list[ContrastDeclaration] = Field(default_factory=list, max_length=1000)
+    """differences that the experiment tests; the answer is about them"""
+
     seeds: (
         Seed
         | Annotated[list[Seed], Field(min_length=1), AfterValidator(_distinct)]
         | SequentialSeeds
-    ) = Field(
-        6,
-        description="number of replicates n (seeds 1 to n), a list of seeds, or a mapping that adds seeds",
-    )
-    tune: dict[str, list[Any] | Literal["auto"]] | None = Field(
-        None,
-        description="values by field, such as train.lr, or auto: 1/4, 1/2, 1 and 2 times the value of base; before the "
-        "experiment every variant is trained with each combination, and takes the one with the lowest validation "
-        "loss; a number at the edge gets a further value beyond it, up to three times",
-    )
-    tune_seeds: int = Field(
-        2, ge=1, le=1000, description="seeds of the tuning runs, which no experiment can use"
-    )
-    tune_epochs: float | None = Field(
-        None,
-        gt=0,
-        le=10**6,
-        description="epochs of the tuning runs, for a cheaper sweep; default: as many as the experiment",
-    )
-    match: Literal["none", "parameters", "flops"] = Field(
-        "none", description="widen d_ff of smaller variants until they match the largest within 1 %"
-    )
-    metrics: Metrics = Field(Metrics(), description="metrics of answer and report")
-    margin: Margin | dict[str, Margin] | None = Field(
-        None,
-        description="smallest difference that matters in metrics.primary, or a mapping by metric; smaller differences "
-        "are tested for equivalence. Set it before the first run",
-    )
-    probes: list[str | Probe] | None = Field(
-        None, description="sentences for attention maps; default: two of the test part"
-    )
+    ) = 6
+    """number of replicates n (seeds 1 to n), a list of seeds, or a mapping that adds seeds"""
+
+    tune: dict[str, list[Any] | Literal["auto"]] | None = None
+    """values by field, such as train.lr, or auto: 1/4, 1/2, 1 and 2 times the value of base; before the experiment
+    every variant is trained with each combination, and takes the one with the lowest validation loss; a number at the
+    edge gets a further value beyond it, up to three times"""
+
+    tune_seeds: int = Field(2, ge=1, le=1000)
+    """seeds of the tuning runs, which no experiment can use"""
+
+    tune_epochs: float | None = Field(None, gt=0, le=10**6)
+    """epochs of the tuning runs, for a cheaper sweep; default: as many as the experiment"""
+
+    match: Literal["none", "parameters", "flops"] = "none"
+    """widen d_ff of smaller variants until they match the largest within 1 %"""
+
+    metrics: Metrics = Metrics()
+    """metrics of answer and report"""
+
+    margin: Margin | dict[str, Margin] | None = None
+    """smallest difference that matters in metrics.primary, or a mapping by metric; smaller differences are tested for
+    equivalence. Set it before the first run"""
+
+    probes: list[str | Probe] | None = None
+    """sentences for attention maps; default: two of the test part"""

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
-from headtohead.schema.schedules import SCHEDULES, schedules_with
 from headtohead.schema.sections import (
     ConfigSection,
     FilePath,
@@ -53,6 +52,11 @@ def _part(value: float) -> float:
     return value
 
 
+def _named(value: object) -> object:
+    """Turn the name of an entry into a mapping with this name."""
+    return {"name": value} if isinstance(value, str) else value
+
+
 def _mask_value(value: object) -> object:
     """Turn the number -1e9, which YAML reads from the unquoted name, into that name."""
     return "-1e9" if value == -1e9 and not isinstance(value, bool) else value
@@ -64,116 +68,95 @@ PartSize = Annotated[float, Field(gt=0, le=10**9), AfterValidator(_part)]
 class SpecialTokens(ConfigSection):
     """Names of the special tokens in ``data.vocabulary.file``; default: the usual names, such as [PAD] or </s>."""
 
-    pad: str | None = Field(
-        None, description="padding; default: the first of <pad>, [PAD], <|pad|>, <|padding|>"
-    )
-    unk: str | None = Field(
-        None, description="unknown tokens; default: <unk>, [UNK], <|unk|>, <|unknown|>"
-    )
-    bos: str | None = Field(
-        None,
-        description="start of a sentence; default: <s>, <bos>, <sos>, [BOS], [CLS], <|startoftext|>, <|begin_of_text|>",
-    )
-    eos: str | None = Field(
-        None,
-        description="end of a sentence; default: </s>, <eos>, [EOS], [SEP], <|endoftext|>, <|end_of_text|>",
-    )
+    pad: str | None = None
+    """padding; default: the first of <pad>, [PAD], <|pad|>, <|padding|>"""
+
+    unk: str | None = None
+    """unknown tokens; default: <unk>, [UNK], <|unk|>, <|unknown|>"""
+
+    bos: str | None = None
+    """start of a sentence; default: <s>, <bos>, <sos>, [BOS], [CLS], <|startoftext|>, <|begin_of_text|>"""
+
+    eos: str | None = None
+    """end of a sentence; default: </s>, <eos>, [EOS], [SEP], <|endoftext|>, <|end_of_text|>"""
 
 
 class VocabularyConfig(ConfigSection):
     """How tokens get their ids."""
 
-    min_count: int = Field(
-        1, ge=1, le=1_000_000, description="tokens that occur less often in training become <unk>"
-    )
-    max_size: int | None = Field(
-        None,
-        ge=5,
-        le=1_000_000,
-        description="maximum size of a side's vocabulary, including the 4 special tokens; subwords have at least all "
-        "characters; default: no maximum",
-    )
-    shared: bool = Field(False, description="one vocabulary for both sides")
-    ids: Literal["standard", "frequency", "printed"] = Field(
-        "standard",
-        description="standard: <pad> 0, <unk> 1, <sos> 2, <eos> 3, then tokens by frequency; "
-        "frequency: <pad> 0, <unk> 1 only with unknown: token, then tokens and boundary tokens "
-        "by frequency; printed: the ids of the dataset's own tables, such as those of a notebook",
-    )
-    unknown: Literal["token", "drop", "refuse"] = Field(
-        "token",
-        description="unknown tokens; token: replaced by <unk>; drop: removed; refuse: an error",
-    )
-    file: Annotated[str | None, FilePath()] = Field(
-        None,
-        description="tokenizer.json of Hugging Face's tokenizers for both sides, with its tokens and ids; its content "
-        "is part of the data hash",
-    )
-    special_tokens: Annotated[SpecialTokens, NotHashed()] = Field(
-        SpecialTokens(), description="names of the special tokens in `file`; part of the data hash"
-    )
+    min_count: int = Field(1, ge=1, le=1_000_000)
+    """tokens that occur less often in training become <unk>"""
+
+    max_size: int | None = Field(None, ge=5, le=1_000_000)
+    """maximum size of a side's vocabulary, including the 4 special tokens; subwords have at least all characters;
+    default: no maximum"""
+
+    shared: bool = False
+    """one vocabulary for both sides"""
+
+    ids: Literal["standard", "frequency", "printed"] = "standard"
+    """standard: <pad> 0, <unk> 1, <sos> 2, <eos> 3, then tokens by frequency; frequency: <pad> 0, <unk> 1 only with
+    unknown: token, then tokens and boundary tokens by frequency; printed: the ids of the dataset's own tables, such as
+    those of a notebook"""
+
+    unknown: Literal["token", "drop", "refuse"] = "token"
+    """unknown tokens; token: replaced by <unk>; drop: removed; refuse: an error"""
+
+    file: Annotated[str | None, FilePath()] = None
+    """tokenizer.json of Hugging Face's tokenizers for both sides, with its tokens and ids; its content is part of the
+    data hash"""
+
+    special_tokens: Annotated[SpecialTokens, NotHashed()] = SpecialTokens()
+    """names of the special tokens in `file`; part of the data hash"""
 
 
 class DataConfig(ConfigSection):
     """Sentence pairs, their split and their tokens."""
 
-    dataset: str = Field("toy-grammar", description="name of a registered dataset")
-    options: ParsedOptions = Field(
-        RecordedOptions(), description="options of the dataset; a file writes them beside `dataset`"
-    )
-    limit: int | None = Field(
-        None,
-        ge=1,
-        le=10**9,
-        description="number of pairs kept after shuffling, beside parts for validation and test of the dataset; "
-        "default: all",
-    )
-    valid: PartSize = Field(
-        0.05, description="validation part: a fraction below 1, or a number of pairs"
-    )
-    test: PartSize = Field(0.05, description="test part: a fraction below 1, or a number of pairs")
-    seed: int = Field(
-        1,
-        ge=1,
-        le=MAX_DATA_SEED,
-        description="seed of the draw of the data: which pairs are kept, and their split",
-    )
-    tokens: Literal["word", "subword", "character"] = Field(
-        "word",
-        description="subword: byte-pair encoding learned on the training part; character: with ▁ for a space",
-    )
-    vocabulary: VocabularyConfig = Field(VocabularyConfig(), description="how tokens get their ids")
-    max_words: int | None = Field(
-        None,
-        ge=1,
-        le=MAX_LENGTH,
-        description="pairs with a longer side are dropped and counted; default: no maximum",
-    )
-    source_boundaries: Literal["none", "eos", "sos-eos"] = Field(
-        "eos", description="boundary tokens of a source"
-    )
-    target_boundaries: Literal["none", "eos", "sos-eos"] = Field(
-        "sos-eos",
-        description="boundary tokens of a target; generation starts at <sos> and stops at <eos>",
-    )
-    truncate_tokens: int | None = Field(
-        None,
-        ge=2,
-        le=MAX_LENGTH,
-        description="tokens kept of a side, boundary tokens included; default: all",
-    )
-    split: str = Field(
-        "iid",
-        description="grouped (no group on both sides), row (pairs are split one by one; reports label it leaky "
-        "where test sources occur in train), another split of the dataset, or nothing-held-out "
-        "(all pairs in train; valid and test are taken from them; reports label it); default: the dataset's first",
-    )
-    normalise: Literal["none", "unicode", "ascii-fold"] = Field(
-        "none",
-        description="none: split on spaces; unicode: NFC, lower case, letters of any script and "
-        "digits kept, punctuation to spaces; ascii-fold: as notebook 3, á é í ó ú folded and "
-        "everything outside a-z to a space; default: the dataset's",
-    )
+    dataset: str = "toy-grammar"
+    """name of a registered dataset"""
+
+    options: ParsedOptions = RecordedOptions()
+    """options of the dataset; a file writes them beside `dataset`"""
+
+    limit: int | None = Field(None, ge=1, le=10**9)
+    """number of pairs kept after shuffling, beside parts for validation and test of the dataset; default: all"""
+
+    valid: PartSize = 0.05
+    """validation part: a fraction below 1, or a number of pairs"""
+
+    test: PartSize = 0.05
+    """test part: a fraction below 1, or a number of pairs"""
+
+    seed: int = Field(1, ge=1, le=MAX_DATA_SEED)
+    """seed of the draw of the data: which pairs are kept, and their split"""
+
+    tokens: Literal["word", "subword", "character"] = "word"
+    """subword: byte-pair encoding learned on the training part; character: with ▁ for a space"""
+
+    vocabulary: VocabularyConfig = VocabularyConfig()
+    """how tokens get their ids"""
+
+    max_words: int | None = Field(None, ge=1, le=MAX_LENGTH)
+    """pairs with a longer side are dropped and counted; default: no maximum"""
+
+    source_boundaries: Literal["none", "eos", "sos-eos"] = "eos"
+    """boundary tokens of a source"""
+
+    target_boundaries: Literal["none", "eos", "sos-eos"] = "sos-eos"
+    """boundary tokens of a target; generation starts at <sos> and stops at <eos>"""
+
+    truncate_tokens: int | None = Field(None, ge=2, le=MAX_LENGTH)
+    """tokens kept of a side, boundary tokens included; default: all"""
+
+    split: str = "iid"
+    """grouped (no group on both sides), row (pairs are split one by one; reports label it leaky where test sources
+    occur in train), another split of the dataset, or nothing-held-out (all pairs in train; valid and test are taken
+    from them; reports label it); default: the dataset's first"""
+
+    normalise: Literal["none", "unicode", "ascii-fold"] = "none"
+    """none: split on spaces; unicode: NFC, lower case, letters of any script and digits kept, punctuation to spaces;
+    ascii-fold: as notebook 3, á é í ó ú folded and everything outside a-z to a space; default: the dataset's"""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -192,80 +175,70 @@ class DataConfig(ConfigSection):
 class ModelConfig(OmittingSection):
     """The Transformer without its plugins."""
 
-    architecture: Annotated[Literal["encoder-decoder", "decoder-only"], OmittedAtDefault()] = Field(
-        "encoder-decoder",
-        description="encoder-decoder: the decoder attends to the encoded source; decoder-only: one causal stack reads "
-        "source and target as one sequence, with one vocabulary and labels on the target only",
+    architecture: Annotated[Literal["encoder-decoder", "decoder-only"], OmittedAtDefault()] = (
+        "encoder-decoder"
     )
-    d_model: int = Field(
-        128, ge=1, le=MAX_WIDTH, description="width of embeddings and residual stream"
-    )
-    heads: int = Field(4, ge=1, le=1024, description="attention heads")
-    d_ff: int = Field(
-        512,
-        ge=1,
-        le=MAX_D_FF,
-        description="inner width of the feed-forward network; 4x: 4 · d_model",
-    )
-    embedding_scale: Literal["one", "sqrt-d_model"] = Field(
-        "sqrt-d_model", description="factor on embeddings before positions are added"
-    )
-    norm: Literal["pre", "post", "sandwich"] = Field(
-        "pre",
-        description="position of the norms; pre: before each sublayer; post: after each residual sum; sandwich: before "
-        "each sublayer and after it, before the residual sum",
-    )
-    norm_eps: float = Field(
-        1e-5, gt=0, le=1, description="added to the variance or the mean square in a norm"
-    )
-    bias: bool = Field(True, description="biases in linear maps and norms")
-    logit_softcap: Annotated[float | None, OmittedAtDefault()] = Field(
-        None,
-        gt=0,
-        le=10**6,
-        description="c of the logits c · tanh(logit / c) (Gemma 2: 30); default: none",
-    )
-    tie_embeddings: Literal["none", "output", "all", "embeddings"] = Field(
-        "none",
-        description="output: the output projection shares the target embedding; all: also the "
-        "source embedding, which needs data.vocabulary.shared; embeddings: source and target share "
-        "one table even with separate vocabularies, and the output projection has its own weights; with "
-        "decoder-only, all is output and embeddings is none",
-    )
-    init: Annotated[Literal["xavier", "torch"], VariesInStack()] = Field(
-        "xavier",
-        description="xavier: uniform Glorot, embeddings N(0, 1/d_model); torch: the defaults of "
-        "torch.nn, embeddings N(0, 1)",
-    )
+    """encoder-decoder: the decoder attends to the encoded source; decoder-only: one causal stack reads source and
+    target as one sequence, with one vocabulary and labels on the target only"""
+
+    d_model: int = Field(128, ge=1, le=MAX_WIDTH)
+    """width of embeddings and residual stream"""
+
+    heads: int = Field(4, ge=1, le=1024)
+    """attention heads"""
+
+    d_ff: int = Field(512, ge=1, le=MAX_D_FF)
+    """inner width of the feed-forward network; 4x: 4 · d_model"""
+
+    embedding_scale: Literal["one", "sqrt-d_model"] = "sqrt-d_model"
+    """factor on embeddings before positions are added"""
+
+    norm: Literal["pre", "post", "sandwich"] = "pre"
+    """position of the norms; pre: before each sublayer; post: after each residual sum; sandwich: before each sublayer
+    and after it, before the residual sum"""
+
+    norm_eps: float = Field(1e-5, gt=0, le=1)
+    """added to the variance or the mean square in a norm"""
+
+    bias: bool = True
+    """biases in linear maps and norms"""
+
+    logit_softcap: Annotated[float | None, OmittedAtDefault()] = Field(None, gt=0, le=10**6)
+    """c of the logits c · tanh(logit / c) (Gemma 2: 30); default: none"""
+
+    tie_embeddings: Literal["none", "output", "all", "embeddings"] = "none"
+    """output: the output projection shares the target embedding; all: also the source embedding, which needs
+    data.vocabulary.shared; embeddings: source and target share one table even with separate vocabularies, and the
+    output projection has its own weights; with decoder-only, all is output and embeddings is none"""
+
+    init: Annotated[Literal["xavier", "torch"], VariesInStack()] = "xavier"
+    """xavier: uniform Glorot, embeddings N(0, 1/d_model); torch: the defaults of torch.nn, embeddings N(0, 1)"""
+
     mask_value: Annotated[
         Literal["-inf", "-1e9", "additive"], BeforeValidator(_mask_value), VariesInStack()
-    ] = Field(
-        "-inf",
-        description="masked scores; -inf: set to -inf; -1e9: set to -1e9; additive: 1e9 is subtracted",
-    )
-    encoder_layers: int = Field(
-        2,
-        ge=0,
-        le=MAX_LAYERS,
-        description="layers of the encoder; not used with architecture: decoder-only",
-    )
-    decoder_layers: int = Field(2, ge=1, le=MAX_LAYERS, description="layers of the decoder")
-    dropout_embedding: VariesFloat = Field(
-        0.1, ge=0, lt=1, description="dropout after the embedding"
-    )
-    dropout_attention: VariesFloat = Field(
-        0.1, ge=0, lt=1, description="dropout on attention weights"
-    )
-    dropout_ffn: VariesFloat = Field(
-        0.1, ge=0, lt=1, description="dropout inside the feed-forward network"
-    )
-    dropout_residual: VariesFloat = Field(
-        0.1, ge=0, lt=1, description="dropout on sublayer outputs, before the residual sum"
-    )
-    final_norm: bool = Field(
-        True,
-        description="a norm after the encoder and after the decoder; default: not with norm: post",
-    )
+    ] = "-inf"
+    """masked scores; -inf: set to -inf; -1e9: set to -1e9; additive: 1e9 is subtracted"""
+
+    encoder_layers: int = Field(2, ge=0, le=MAX_LAYERS)
+    """layers of the encoder; not used with architecture: decoder-only"""
+
+    decoder_layers: int = Field(2, ge=1, le=MAX_LAYERS)
+    """layers of the decoder"""
+
+    dropout_embedding: VariesFloat = Field(0.1, ge=0, lt=1)
+    """dropout after the embedding"""
+
+    dropout_attention: VariesFloat = Field(0.1, ge=0, lt=1)
+    """dropout on attention weights"""
+
+    dropout_ffn: VariesFloat = Field(0.1, ge=0, lt=1)
+    """dropout inside the feed-forward network"""
+
+    dropout_residual: VariesFloat = Field(0.1, ge=0, lt=1)
+    """dropout on sublayer outputs, before the residual sum"""
+
+    final_norm: bool = True
+    """a norm after the encoder and after the decoder; default: not with norm: post"""
 
     @property
     def layers_in_all(self) -> int:
@@ -278,10 +251,11 @@ class ModelConfig(OmittingSection):
 class ModelInput(ModelConfig):
     """The section ``model`` of an experiment file, in which `SHORTHANDS` set several fields."""
 
-    layers: int = Field(
-        2, ge=1, le=MAX_LAYERS, description="sets encoder_layers and decoder_layers"
-    )
-    dropout: float = Field(0.1, ge=0, lt=1, description="sets the four dropout rates")
+    layers: int = Field(2, ge=1, le=MAX_LAYERS)
+    """sets encoder_layers and decoder_layers"""
+
+    dropout: float = Field(0.1, ge=0, lt=1)
+    """sets the four dropout rates"""
 
 
 SHORTHANDS: dict[tuple[str, ...], tuple[str, ...]] = {
@@ -299,12 +273,14 @@ SHORTHANDS: dict[tuple[str, ...], tuple[str, ...]] = {
 class EntryConfig(OmittingSection):
     """A registered entry with its options, or the entries of successive layers."""
 
-    name: str = Field(description="name of a registered entry")
-    options: ParsedOptions = Field(RecordedOptions(), description="all options of the entry")
-    next_layers: Annotated[tuple[EntryConfig, ...], OmittedAtDefault()] = Field(
-        (),
-        description="entries of the next layers, where a file lists several; the list repeats over the layers",
-    )
+    name: str
+    """name of a registered entry"""
+
+    options: ParsedOptions = RecordedOptions()
+    """all options of the entry"""
+
+    next_layers: Annotated[tuple[EntryConfig, ...], OmittedAtDefault()] = ()
+    """entries of the next layers, where a file lists several; the list repeats over the layers"""
 
     @property
     def pattern(self) -> tuple[EntryConfig, ...]:
@@ -323,8 +299,11 @@ class EntryConfig(OmittingSection):
 class PerSide(ConfigSection):
     """One entry for the encoder and one for the decoder."""
 
-    encoder: EntryConfig = Field(description="encoder")
-    decoder: EntryConfig = Field(description="decoder")
+    encoder: EntryConfig
+    """encoder"""
+
+    decoder: EntryConfig
+    """decoder"""
 
     def role(self, role: str) -> EntryConfig:
         """Return the entry of one role."""
@@ -339,187 +318,137 @@ class PerSide(ConfigSection):
 class PerRole(PerSide):
     """One entry per attention role."""
 
-    cross: EntryConfig = Field(description="target queries over source keys")
+    cross: EntryConfig
+    """target queries over source keys"""
 
 
-def _both(name: str) -> PerSide:
-    entry = EntryConfig(name=name, options=Options())
-    return PerSide(encoder=entry, decoder=entry)
+def entry(name: str) -> EntryConfig:
+    """Return an entry without options."""
+    return EntryConfig(name=name, options=Options())
+
+
+def both_sides(name: str) -> PerSide:
+    """Return the same entry, without options, for encoder and decoder."""
+    return PerSide(encoder=entry(name), decoder=entry(name))
 
 
 class EarlyStopping(ConfigSection):
     """Stop when a validation metric no longer improves."""
 
-    metric: Literal["valid/loss", "valid/perplexity", "valid/token_accuracy"] = Field(
-        "valid/loss", description="validation metric"
-    )
-    patience: int = Field(
-        3, ge=1, le=10**6, description="evaluations without improvement before training stops"
-    )
+    metric: Literal["valid/loss", "valid/perplexity", "valid/token_accuracy"] = "valid/loss"
+    """validation metric"""
 
-
-if TYPE_CHECKING:
-    ScheduleName = str
-else:
-    ScheduleName = Literal[tuple(SCHEDULES)]
-"""A value of ``train.schedule``."""
+    patience: int = Field(3, ge=1, le=10**6)
+    """evaluations without improvement before training stops"""
 
 
 class TrainConfig(OmittingSection):
     """Length of training, batches and optimizer."""
 
-    epochs: float | None = Field(
-        None,
-        ge=0,
-        le=10**6,
-        description="passes over the training pairs; 0: the initial model is evaluated",
+    epochs: float | None = Field(None, ge=0, le=10**6)
+    """passes over the training pairs; 0: the initial model is evaluated"""
+
+    steps: int | None = Field(None, ge=1, le=MAX_STEPS)
+    """optimizer steps, instead of epochs"""
+
+    tokens: Annotated[int | None, OmittedAtDefault()] = Field(None, ge=1, le=10**15)
+    """target tokens seen in training, instead of epochs: the steps are those of as many passes"""
+
+    batch_tokens: int = Field(2048, ge=1, le=10**7)
+    """tokens of a batch on its longer side, padding included, per run"""
+
+    length_buckets: Literal["coarse", "exact"] = "coarse"
+    """how batch_tokens groups pairs; coarse: longer sides within four tokens, few batch shapes; exact: equal lengths on
+    both sides where there are enough pairs, almost no padding and many batch shapes, which are free on a CPU"""
+
+    batch_size: int | None = Field(None, ge=1, le=10**6)
+    """sentences of a shuffled batch, instead of batch_tokens"""
+
+    optimizer: Literal["adam", "adamw", "muon"] = "adamw"
+    """adamw: decoupled weight decay; muon: orthogonalised momentum for the linear maps of attention and feed-forward
+    networks, with the root mean square of AdamW's updates, so that lr and weight_decay have the sizes of AdamW; adamw
+    for the other parameters, also for matrices that an attention style adds or replaces, such as those of
+    multi-head-latent"""
+
+    lr: VariesFloat = Field(1e-3, gt=0, le=10**6)
+    """peak learning rate"""
+
+    betas: tuple[DecayRate, DecayRate] = (0.9, 0.98)
+    """Adam's decay rates"""
+
+    eps: float = Field(1e-9, gt=0, le=1)
+    """Adam's epsilon"""
+
+    weight_decay: VariesFloat = Field(0.0, ge=0, le=1000)
+    """decoupled with adamw, L2 with adam"""
+
+    decay: Annotated[Literal["all", "matrices"], OmittedAtDefault()] = "all"
+    """parameters with weight decay; all: except those that a component excludes, as gated-delta its decay rates;
+    matrices: also without biases, gains of norms and other vectors, as in nanoGPT"""
+
+    schedule: Annotated[EntryConfig, BeforeValidator(_named), VariesInStack()] = EntryConfig(
+        name="cosine"
     )
-    steps: int | None = Field(
-        None, ge=1, le=MAX_STEPS, description="optimizer steps, instead of epochs"
-    )
-    tokens: Annotated[int | None, OmittedAtDefault()] = Field(
-        None,
-        ge=1,
-        le=10**15,
-        description="target tokens seen in training, instead of epochs: the steps are those of as many passes",
-    )
-    batch_tokens: int = Field(
-        2048,
-        ge=1,
-        le=10**7,
-        description="tokens of a batch on its longer side, padding included, per run",
-    )
-    length_buckets: Literal["coarse", "exact"] = Field(
-        "coarse",
-        description="how batch_tokens groups pairs; coarse: longer sides within four tokens, few "
-        "batch shapes; exact: equal lengths on both sides where there are enough pairs, almost no "
-        "padding and many batch shapes, which are free on a CPU",
-    )
-    batch_size: int | None = Field(
-        None, ge=1, le=10**6, description="sentences of a shuffled batch, instead of batch_tokens"
-    )
-    optimizer: Literal["adam", "adamw", "muon"] = Field(
-        "adamw",
-        description="adamw: decoupled weight decay; muon: orthogonalised momentum for the linear maps of attention and "
-        "feed-forward networks, with the root mean square of AdamW's updates, so that lr and weight_decay have the "
-        "sizes of AdamW; adamw for the other parameters, also for matrices that an attention style adds or replaces, "
-        "such as those of multi-head-latent",
-    )
-    lr: VariesFloat = Field(1e-3, gt=0, le=10**6, description="peak learning rate")
-    betas: tuple[DecayRate, DecayRate] = Field((0.9, 0.98), description="Adam's decay rates")
-    eps: float = Field(1e-9, gt=0, le=1, description="Adam's epsilon")
-    weight_decay: VariesFloat = Field(
-        0.0, ge=0, le=1000, description="decoupled with adamw, L2 with adam"
-    )
-    decay: Annotated[Literal["all", "matrices"], OmittedAtDefault()] = Field(
-        "all",
-        description="parameters with weight decay; all: except those that a component excludes, as gated-delta its "
-        "decay rates; matrices: also without biases, gains of norms and other vectors, as in nanoGPT",
-    )
-    schedule: Annotated[ScheduleName, VariesInStack()] = Field(
-        "cosine",
-        description="learning rate after warm-up; cosine: to `final_lr` at the last step; wsd: constant, then linear "
-        "to `final_lr` over the last `decay_fraction` of the steps",
-    )
-    decay_fraction: Annotated[float, VariesInStack(), OmittedAtDefault()] = Field(
-        0.2,
-        gt=0,
-        le=1,
-        description=f"with schedule: {' or '.join(schedules_with('decay_fraction'))}, the part of the steps in which "
-        "the learning rate decays",
-    )
-    final_lr: Annotated[float, VariesInStack(), OmittedAtDefault()] = Field(
-        0.0,
-        ge=0,
-        le=10**6,
-        description=f"learning rate of the last step with schedule {' or '.join(schedules_with('final_lr'))}",
-    )
-    warmup_steps: Annotated[int | None, VariesInStack()] = Field(
-        None,
-        ge=0,
-        le=MAX_STEPS,
-        description="steps of linear warm-up from 0 to lr; default: a twentieth of the steps",
-    )
-    label_smoothing: VariesFloat = Field(
-        0.0, ge=0, lt=1, description="as in torch.nn.CrossEntropyLoss"
-    )
-    z_loss: Annotated[float, OmittedAtDefault()] = Field(
-        0.0,
-        ge=0,
-        le=1000,
-        description="coefficient of the squared log of the softmax denominator, added to the loss (PaLM: 1e-4)",
-    )
-    clip_norm: Annotated[float | None, VariesInStack()] = Field(
-        1.0, gt=0, le=10**9, description="maximum gradient norm of a run"
-    )
-    early_stopping: EarlyStopping | None = Field(
-        None, description="stop when a validation metric stops improving"
-    )
-    evaluate_every: int | None = Field(
-        None,
-        ge=1,
-        le=MAX_STEPS,
-        description="steps between evaluations; default: a tenth of the steps",
-    )
-    precision: Literal["float32", "tf32", "bfloat16", "float64"] = Field(
-        "float32",
-        description="tf32: float32 with factors of matrix products rounded to 10 bits, on CUDA only; bfloat16: matrix "
-        "products with bfloat16 factors; weights, sums, norms and losses stay float32, and on a processor "
-        "attention over at most 24 x 24 positions does too. h2h doctor measures whether bfloat16 products are "
-        "faster on a processor",
-    )
-    backend: Annotated[Literal["auto", "eager", "cuda-graphs"], NotHashed()] = Field(
-        "auto",
-        description="how steps are executed; cuda-graphs: replayed on a GPU for batch shapes with at "
-        "least 20 planned steps, if the first replay equals an eager step; auto: cuda-graphs on a GPU, else eager",
-    )
-    num_microbatches: Annotated[int, NotHashed()] = Field(
-        1,
-        ge=1,
-        le=10**6,
-        description="parts of a batch whose gradients are accumulated; grows after out-of-memory",
-    )
-    checkpoint_seconds: Annotated[float, NotHashed()] = Field(
-        30.0,
-        ge=0,
-        le=10**9,
-        description="seconds between resume points, more where writing them takes over 2 % of the time; "
-        "0: after every step",
-    )
+    """learning rate after warm-up: the name of a registered schedule, or a mapping with name and options, such as
+    {name: cosine, final_lr: 1.0e-4}"""
+
+    warmup_steps: Annotated[int | None, VariesInStack()] = Field(None, ge=0, le=MAX_STEPS)
+    """steps of linear warm-up from 0 to lr; default: a twentieth of the steps"""
+
+    label_smoothing: VariesFloat = Field(0.0, ge=0, lt=1)
+    """as in torch.nn.CrossEntropyLoss"""
+
+    z_loss: Annotated[float, OmittedAtDefault()] = Field(0.0, ge=0, le=1000)
+    """coefficient of the squared log of the softmax denominator, added to the loss (PaLM: 1e-4)"""
+
+    clip_norm: Annotated[float | None, VariesInStack()] = Field(1.0, gt=0, le=10**9)
+    """maximum gradient norm of a run"""
+
+    early_stopping: EarlyStopping | None = None
+    """stop when a validation metric stops improving"""
+
+    evaluate_every: int | None = Field(None, ge=1, le=MAX_STEPS)
+    """steps between evaluations; default: a tenth of the steps"""
+
+    precision: Literal["float32", "tf32", "bfloat16", "float64"] = "float32"
+    """tf32: float32 with factors of matrix products rounded to 10 bits, on CUDA only; bfloat16: matrix products with
+    bfloat16 factors; weights, sums, norms and losses stay float32, and on a processor attention over at most 24 x 24
+    positions does too. h2h doctor measures whether bfloat16 products are faster on a processor"""
+
+    backend: Annotated[Literal["auto", "eager", "cuda-graphs"], NotHashed()] = "auto"
+    """how steps are executed; cuda-graphs: replayed on a GPU for batch shapes with at least 20 planned steps, if the
+    first replay equals an eager step; auto: cuda-graphs on a GPU, else eager"""
+
+    num_microbatches: Annotated[int, NotHashed()] = Field(1, ge=1, le=10**6)
+    """parts of a batch whose gradients are accumulated; grows after out-of-memory"""
+
+    checkpoint_seconds: Annotated[float, NotHashed()] = Field(30.0, ge=0, le=10**9)
+    """seconds between resume points, more where writing them takes over 2 % of the time; 0: after every step"""
 
 
 class EvaluateConfig(ConfigSection):
     """Measurements on validation and test sentences."""
 
-    batch_size: int = Field(
-        128, ge=1, le=65_536, description="sentences of an evaluation batch, padded"
-    )
-    max_length: int | None = Field(
-        None,
-        ge=1,
-        le=MAX_LENGTH,
-        description="maximum tokens of a translation; an output that ends there needs no <eos>; default: 1.5 times the "
-        "longest in training",
-    )
-    buckets: tuple[Length, ...] = Field(
-        (5, 8, 11, 14, 20, 30),
-        description="upper bounds of source lengths, in tokens without <eos>",
-    )
-    test_limit: int | None = Field(
-        None,
-        ge=1,
-        le=10**9,
-        description="number of test sentences to translate, chosen at random; default: all",
-    )
-    unpadded: bool = Field(
-        True, description="compute the scores a second time without padding (batches of one)"
-    )
-    decode: Literal["greedy", "none", "non-autoregressive", "teacher-forced"] = Field(
-        "greedy",
-        description="greedy: the most likely token at each step, from <sos> on; none: no translations and "
-        "no scores of them; non-autoregressive: one pass over a target of zeros as long as the source; "
-        "teacher-forced: the most likely tokens of the pass that reads the reference",
-    )
+    batch_size: int = Field(128, ge=1, le=65_536)
+    """sentences of an evaluation batch, padded"""
+
+    max_length: int | None = Field(None, ge=1, le=MAX_LENGTH)
+    """maximum tokens of a translation; an output that ends there needs no <eos>; default: 1.5 times the longest in
+    training"""
+
+    buckets: tuple[Length, ...] = (5, 8, 11, 14, 20, 30)
+    """upper bounds of source lengths, in tokens without <eos>"""
+
+    test_limit: int | None = Field(None, ge=1, le=10**9)
+    """number of test sentences to translate, chosen at random; default: all"""
+
+    unpadded: bool = True
+    """compute the scores a second time without padding (batches of one)"""
+
+    decode: Literal["greedy", "none", "non-autoregressive", "teacher-forced"] = "greedy"
+    """greedy: the most likely token at each step, from <sos> on; none: no translations and no scores of them;
+    non-autoregressive: one pass over a target of zeros as long as the source; teacher-forced: the most likely tokens of
+    the pass that reads the reference"""
 
     @field_validator("buckets")
     @classmethod
@@ -544,47 +473,44 @@ ModelPart = Literal[
 class QuirksConfig(ConfigSection):
     """Choices that exist only to reproduce a notebook."""
 
-    shift_targets: bool = Field(
-        True,
-        description="false: a target token predicts itself instead of the next token, so the input is the answer",
-    )
-    trainable: tuple[ModelPart, ...] | None = Field(
-        None,
-        description="parts of the model that are trained; the others keep their initial values; default: all",
-    )
-    cross_attention_memory: Literal["encoder", "decoder"] = Field(
-        "encoder",
-        description="keys and values of cross-attention; decoder: the decoder's own states, so the source is ignored",
-    )
-    shared_modules: tuple[Literal["norm", "feed-forward"], ...] = Field(
-        (), description="modules with one instance for the whole model"
-    )
-    decoder_feed_forward: Literal["after-cross", "after-each"] = Field(
-        "after-cross",
-        description="after-each: a feed-forward network also after the decoder's self-attention",
-    )
-    min_vocab_size: int | None = Field(
-        None,
-        ge=1,
-        le=1_000_000,
-        description="minimum number of rows of embeddings and output projection; default: the vocabulary's size",
-    )
-    pad_to: Literal["batch", "corpus"] | Length = Field(
-        "batch",
-        description="with train.batch_size, the length that training sentences are padded to; batch: the "
-        "longest of the batch; corpus: the longest of the corpus on either side; or a number of tokens",
-    )
+    shift_targets: bool = True
+    """false: a target token predicts itself instead of the next token, so the input is the answer"""
+
+    trainable: tuple[ModelPart, ...] | None = None
+    """parts of the model that are trained; the others keep their initial values; default: all"""
+
+    cross_attention_memory: Literal["encoder", "decoder"] = "encoder"
+    """keys and values of cross-attention; decoder: the decoder's own states, so the source is ignored"""
+
+    shared_modules: tuple[Literal["norm", "feed-forward"], ...] = ()
+    """modules with one instance for the whole model"""
+
+    decoder_feed_forward: Literal["after-cross", "after-each"] = "after-cross"
+    """after-each: a feed-forward network also after the decoder's self-attention"""
+
+    min_vocab_size: int | None = Field(None, ge=1, le=1_000_000)
+    """minimum number of rows of embeddings and output projection; default: the vocabulary's size"""
+
+    pad_to: Literal["batch", "corpus"] | Length = "batch"
+    """with train.batch_size, the length that training sentences are padded to; batch: the longest of the batch; corpus:
+    the longest of the corpus on either side; or a number of tokens"""
 
 
 class RunConfig(OmittingSection):
     """A complete configuration without its seed: a variant."""
 
     data: DataConfig
-    positional: PerRole
-    attention: PerRole
-    masking: PerRole
-    feed_forward: Annotated[PerSide, OmittedAtDefault()] = _both("relu")
-    norm: Annotated[PerSide, OmittedAtDefault()] = _both("layernorm")
+    positional: PerRole = PerRole(
+        encoder=entry("sinusoidal"), decoder=entry("sinusoidal"), cross=entry("none")
+    )
+    attention: PerRole = PerRole(
+        encoder=entry("split-heads"), decoder=entry("split-heads"), cross=entry("split-heads")
+    )
+    masking: PerRole = PerRole(
+        encoder=entry("padding"), decoder=entry("padding-causal"), cross=entry("padding")
+    )
+    feed_forward: Annotated[PerSide, OmittedAtDefault()] = both_sides("relu")
+    norm: Annotated[PerSide, OmittedAtDefault()] = both_sides("layernorm")
     model: ModelConfig
     train: TrainConfig = TrainConfig()
     evaluate: EvaluateConfig = EvaluateConfig()

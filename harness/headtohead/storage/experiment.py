@@ -164,6 +164,7 @@ class ResolvedVariant(Record):
     """Configuration and costs of a variant, part of both ``experiment.json`` and ``run.json``.
 
     ``d_ff_asked`` is the d_ff of the experiment file, which differs from ``d_ff`` if matching has widened it.
+    ``rate_decays`` is whether the learning rate is lowered towards the last step.
     """
 
     title: str
@@ -177,6 +178,7 @@ class ResolvedVariant(Record):
     decoding_limit: Annotated[int, Field(strict=True, ge=0, le=MAX_TOKENS)]
     order_invariant: StrictBool
     padding_hidden: StrictBool = False
+    rate_decays: StrictBool = False
     pitfalls: tuple[Pitfall, ...]
     config: RunConfig
 

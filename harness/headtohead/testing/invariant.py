@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, Literal
 
-from headtohead.config.builder import FAMILIES
+from headtohead.plugins.families import COMPONENTS
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
 from headtohead.testing.subject import Subject
@@ -95,7 +95,7 @@ def known_violations(config: RunConfig) -> dict[str, str]:
         attention = config.attention.role(role).name
         for violated in current().attention(attention).known_violations:
             causes[violated] = f"attention.{role}: {attention}"
-    for family in FAMILIES:
+    for family in COMPONENTS:
         for role, chosen in config.entries(family).items():
             entry = current().find(family, chosen.name).entry
             for violated, option in entry.violations_by_option(chosen.options).items():

@@ -10,6 +10,7 @@ from headtohead.config.builder import resolve
 from headtohead.data import PreparedData, prepare_corpus
 from headtohead.model.geometry import only_length
 from headtohead.plugins.dataset import Corpus, Pair
+from headtohead.plugins.families import COMPONENTS
 from headtohead.schema.run_config import (
     DataConfig,
     ModelConfig,
@@ -38,59 +39,44 @@ TRAIN: dict[str, Any] = {
 
 
 def tiny_config(
-    positional: Any = "sinusoidal",
-    attention: Any = "split-heads",
-    masking: Any = "padding-causal",
-    feed_forward: Any = "relu",
-    norm: Any = "layernorm",
+    *entries: Any,
     train: dict[str, Any] | None = None,
     quirks: dict[str, Any] | None = None,
-    **model: Any,
+    **fields: Any,
 ) -> RunConfig:
     """Return a small variant: width 16, 4 heads, 1 encoder layer, 2 decoder layers, no dropout.
 
     Args:
-        positional: A name, a mapping with ``name`` and options, or a mapping by role.
-        attention: As ``positional``.
-        masking: As ``positional``.
-        feed_forward: As ``positional``.
-        norm: As ``positional``, or a position of the norms, the value of ``model.norm``.
+        *entries: The positional encoding, the attention style and the masking scheme: each a name, a mapping with
+            ``name`` and options, or a mapping by role.
         train: Fields of the section ``train`` that differ from those of ``TRAIN``.
         quirks: Fields of the section ``quirks``.
-        **model: Fields of the section ``model`` that differ from those of ``SMALL``.
+        **fields: Entries by family, and fields of the section ``model`` that differ from those of ``SMALL``. ``norm``
+            is an entry, or a position of the norms, the value of ``model.norm``.
 
     Raises:
         HeadToHeadError: The values are invalid in an experiment file, too.
     """
-    if norm in get_args(ModelConfig.model_fields["norm"].annotation):
-        model["norm"] = norm
-        norm = "layernorm"
-    raw: dict[str, Any] = {
-        "positional": positional,
-        "attention": attention,
-        "masking": masking,
-        "feed_forward": feed_forward,
-        "norm": norm,
-        "model": SMALL | model,
-        "train": _small_train(train or {}),
-        "quirks": quirks or {},
-    }
+    raw: dict[str, Any] = dict(zip(COMPONENTS, entries, strict=False))
+    model = dict(SMALL)
+    positions = get_args(ModelConfig.model_fields["norm"].annotation)
+    for name, value in fields.items():
+        is_position = name == "norm" and value in positions
+        section = raw if name in COMPONENTS and not is_position else model
+        section[name] = value
+    train = train or {}
+    defaults = dict(TRAIN)
+    if "batch_size" in train:
+        del defaults["batch_tokens"]
+    elif "epochs" in train or "tokens" in train:
+        del defaults["steps"]
+    raw |= {"model": model, "train": defaults | train, "quirks": quirks or {}}
     if model.get("tie_embeddings") == "all":
         raw["data"] = {"vocabulary": {"shared": True}}
     config = resolve(raw)
     if only_length(config) is None:
         return config
     return changed(config, evaluate={"decode": "teacher-forced"})
-
-
-def _small_train(train: dict[str, Any]) -> dict[str, Any]:
-    """Return ``TRAIN`` with other fields, and without the fields of it that exclude these."""
-    fields = dict(TRAIN)
-    if "batch_size" in train:
-        del fields["batch_tokens"]
-    elif "epochs" in train or "tokens" in train:
-        del fields["steps"]
-    return fields | train
 
 
 @cache

@@ -32,12 +32,12 @@ class DiskError(OSError):
 
 
 def similar_or_known(name: str, known: Iterable[str]) -> str:
-    """Return `similar`, or if there is no similar name, `listed`."""
+    """Return `similar`, or if there is no similar name, `known_names`."""
     names = sorted(set(known))
-    return similar(name, names) or listed(names)
+    return similar(name, names) or known_names(names)
 
 
-def listed(names: list[str]) -> str:
+def known_names(names: list[str]) -> str:
     """Return ``"; known: a, b"``, with the first `MAX_NAMES` names; empty without names."""
     if not names:
         return ""

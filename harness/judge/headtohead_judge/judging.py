@@ -202,7 +202,7 @@ def judge(  # noqa: PLR0913 - keyword-only options of the Python API
         baseline=baseline,
         metric=runs.metric,
         is_paired=is_paired,
-        known={baseline} if against.items() <= stored.items() else (),
+        already_warned={baseline} if against.items() <= stored.items() else (),
     )
     warnings += end_warnings(runs.curves)
     warnings += _unit_warnings(scores)
@@ -377,7 +377,7 @@ def _pairing_warnings(
             f"scores vary more over seeds than those of the others: {ratios}; their contrasts have paired t-tests of "
             "their own, the other contrasts share a variance"
         )
-    constant = [name for name, found in differences.items() if found.kind == "constant"]
+    constant = [name for name, gap in differences.items() if gap.kind == "constant"]
     if constant:
         warnings.append(
             f"the difference is the same in every seed for {listed(constant)}; the sign-flip p replaces the t-test"

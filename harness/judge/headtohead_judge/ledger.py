@@ -278,7 +278,7 @@ class Ledger:
         """
         prior = min(MAX_PRIOR_DEGREES, self._degrees)
         two_sided = 2 * self.level
-        return seeds_needed(effect, level=two_sided, known=prior)
+        return seeds_needed(effect, level=two_sided, added_degrees=prior)
 
 
 def _deviation(decision: Decision) -> float:

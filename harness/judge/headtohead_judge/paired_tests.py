@@ -282,18 +282,18 @@ def minimum_detectable_effect(
 
 
 def seeds_needed(
-    effect: float, *, level: float = ALPHA, known: float = 0.0, sides: int = 1
+    effect: float, *, level: float = ALPHA, added_degrees: float = 0.0, sides: int = 1
 ) -> int | None:
     """Return the smallest number of seeds that detects an effect with a power of ``POWER``; None above ``MAX_SEEDS``.
 
     Args:
         effect: True difference in standard deviations of the difference between two seeds.
         level: Level of the two-sided t-test.
-        known: Degrees of freedom of the variance that other scores add.
+        added_degrees: Degrees of freedom of the variance that other scores add.
         sides: 1 if seeds are paired; 2 if each side has its own seeds and an equal variance.
     """
     for n in range(2, MAX_SEEDS + 1):
-        degrees = known + sides * (n - 1)
+        degrees = added_degrees + sides * (n - 1)
         if minimum_detectable_effect(1.0, n, level=level, degrees=degrees) <= abs(effect):
             return n
     return None

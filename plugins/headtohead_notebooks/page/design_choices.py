@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from headtohead.config.builder import FAMILIES
 from headtohead.config.labels import label_at
+from headtohead.plugins.families import COMPONENTS
 from headtohead.plugins.registry import Registry
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.record import leaves
@@ -32,7 +32,7 @@ def choice_rows(configs: Sequence[RunConfig], registry: Registry) -> dict[str, t
                     getattr(config, family)
                 ).model_fields  # cross-attention has no network of its own
             }
-            for family in FAMILIES
+            for family in COMPONENTS
         }
         values = leaves(fields | labels)
         columns.append(

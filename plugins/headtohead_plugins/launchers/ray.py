@@ -50,29 +50,28 @@ class RayLauncher(ClusterLauncher):
             HeadToHeadError: If no node has ``threads`` cores, or no node has a core.
         """
         cores = self._per_node("CPU")
-        if (threads or 1) > (most := max(cores)):
-            todo = (
-                f"use --threads {most} or fewer"
-                if most
-                else "add a node with ray start --address HOST:PORT"
-            )
-            raise HeadToHeadError(f"no node of the cluster has {threads or 1} CPU cores; {todo}")
-        workers, threads = self.divide(
-            sum(cores), self.gpus() if device == "cuda" else 0, stacks, workers, threads
-        )
-        return workers, min(threads, most)
+        largest = max(cores)
+        needed = threads or 1
+        if needed > largest:
+            advice = "add a node with ray start --address HOST:PORT"
+            if largest:
+                advice = f"use --threads {largest} or fewer"
+            raise HeadToHeadError(f"no node of the cluster has {needed} CPU cores; {advice}")
+        gpus = self.gpus() if device == "cuda" else 0
+        num_workers, num_threads = self.divide(sum(cores), gpus, stacks, workers, threads)
+        return num_workers, min(num_threads, largest)
 
     def memory(self, device: str, workers: int) -> int:
         """Return the memory per stack in bytes: an equal part of the nodes' memory, or of a GPU."""
         total = sum(self._per_node("memory"))
-        return (
-            super().memory(device, workers) if device == "cuda" or not total else total // workers
-        )
+        if device == "cuda" or not total:
+            return super().memory(device, workers)
+        return total // workers
 
     def run(self, job: Job, workers: int) -> Generator[int | str | None]:
         # Ray's own retries would not use the resume point.
-        train = self._ray.remote(max_retries=0, **self._resources(job, workers))(self.train)
-        task = train.remote(*self.arguments(job))
+        as_task = self._ray.remote(max_retries=0, **self._resources(job, workers))
+        task = as_task(self.train).remote(*self.arguments(job))
         future = task.future()
         try:
             while not future.done():
@@ -87,15 +86,15 @@ class RayLauncher(ClusterLauncher):
 
     def _per_node(self, resource: str) -> list[int]:
         """Return the amount of a resource of every node."""
-        return [
-            int(node["Resources"].get(resource, 0)) for node in self._ray.nodes() if node["Alive"]
-        ]
+        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        return [int(resources.get(resource, 0)) for resources in nodes]
 
     def _resources(self, job: Job, workers: int) -> dict[str, float]:
         """Return the Ray resources of a stack: CPU cores, or a GPU or a fraction of a GPU."""
         if job.device != "cuda":
             return {"num_cpus": min(job.threads, max(self._per_node("CPU")))}
-        return {"num_cpus": 1, "num_gpus": min(1.0, int(1e4 * self.gpus() / workers) / 1e4)}
+        share = int(1e4 * self.gpus() / workers) / 1e4  # four decimals, rounded down
+        return {"num_cpus": 1, "num_gpus": min(1.0, share)}
 
     @cached_property
     def _ray(self) -> Any:
@@ -105,9 +104,8 @@ class RayLauncher(ClusterLauncher):
 
         address = self.options.address or os.environ.get("RAY_ADDRESS") or "auto"
         try:
-            if (
-                address != "auto"
-            ):  # Ray itself would wait for a minute if the address is unreachable
+            # Ray itself would wait for a minute if the address is unreachable.
+            if address != "auto":
                 host, _, port = address.rpartition(":")
                 socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
             # Ray adds the working directory to the search path of its workers.
@@ -119,8 +117,9 @@ class RayLauncher(ClusterLauncher):
                     logging_level=logging.ERROR,
                 )
         except (OSError, OverflowError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+            reason = " ".join(str(error).split())
             raise HeadToHeadError(
-                f"cannot join a Ray cluster at '{address}': {' '.join(str(error).split())}; "
+                f"cannot join a Ray cluster at '{address}': {reason}; "
                 "start a cluster with ray start --head, or use --launcher-option address=HOST:PORT on one of its nodes"
             ) from error
         return ray

@@ -85,21 +85,23 @@ class SlurmLauncher(ClusterLauncher):
         import submitit
 
         is_local = self.options.executor == "local"
-        folder, job_file = cache_root() / "launchers", job.stack / "slurm-job"
+        folder = cache_root() / "launchers"
+        job_file = job.stack / "slurm-job"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if job_file.exists() and not is_local and self._is_queued(job_file.read_text()):
             handle = submitit.SlurmJob(folder, job_file.read_text())
         else:
             handle = self._submit(submitit, folder, job)
             job_file.write_text(handle.job_id)
-        name, last_seen = f"job {handle.job_id} (log: {handle.paths.stderr})", time.monotonic()
+        name = f"job {handle.job_id} (log: {handle.paths.stderr})"
+        last_seen = time.monotonic()
         try:
-            # The result may appear after the job has left the queue.
-            while (
-                not handle.paths.result_pickle.exists()
-                and time.monotonic() - last_seen < 2 * QUEUE_SECONDS
-            ):
-                if not handle.done() if is_local else self._is_queued(handle.job_id):
+            while not handle.paths.result_pickle.exists():
+                # The result may appear after the job has left the queue.
+                if time.monotonic() - last_seen >= 2 * QUEUE_SECONDS:
+                    break
+                is_running = not handle.done() if is_local else self._is_queued(handle.job_id)
+                if is_running:
                     last_seen = time.monotonic()
                 yield None
         except BaseException:
@@ -132,14 +134,14 @@ class SlurmLauncher(ClusterLauncher):
             with redirect_stderr(StringIO()):  # the error contains the output of sbatch too
                 return executor.submit(self.train, *self.arguments(job))
         except (RuntimeError, subprocess.CalledProcessError) as error:
-            raise HeadToHeadError(
-                f"cannot submit to Slurm: {str(error).strip().splitlines()[-1]}"
-            ) from error
+            reason = str(error).strip().splitlines()[-1]
+            raise HeadToHeadError(f"cannot submit to Slurm: {reason}") from error
 
     def _is_queued(self, job_id: str) -> bool:
         """Return whether Slurm's queue, read every ``QUEUE_SECONDS``, has a job; True while squeue fails."""
         if time.monotonic() - self._query_time >= QUEUE_SECONDS:
-            self._query_time, self._queue = time.monotonic(), None
+            self._query_time = time.monotonic()
+            self._queue = None
             command = ["squeue", "--me", "--noheader", "--format=%i"]
             with suppress(OSError, subprocess.SubprocessError):
                 self._queue = run_program(command, check=True, timeout=60).stdout.split()

@@ -20,7 +20,10 @@ class TensorBoardLogger(Logger):
     def __init__(self, run: LoggedRun) -> None:
         super().__init__(run)
         self.folder = run.root / "tensorboard" / run.experiment / run.name
-        self.last, self.values = (0, 0.0), dict[str, float]()
+        self.last_step = 0
+        self.last_seconds = 0.0
+        self.values: dict[str, float] = {}
+        """The last value of each metric."""
 
     def exists(self) -> bool:
         return any(self.folder.glob(EVENTS))
@@ -38,15 +41,18 @@ class TensorBoardLogger(Logger):
         from tensorboard.compat.proto.summary_pb2 import Summary
 
         values = [Summary.Value(tag=name, simple_value=value) for name, value in metrics.items()]
-        self.writer.add_event(Event(step=step, wall_time=seconds, summary=Summary(value=values)))
-        self.last = (step, seconds)
+        event = Event(step=step, wall_time=seconds, summary=Summary(value=values))
+        self.writer.add_event(event)
+        self.last_step = step
+        self.last_seconds = seconds
         self.values.update(metrics)
 
     def flush(self) -> None:
         self.writer.flush()
 
     def end(self, state: str, results: Mapping[str, float]) -> None:
-        self.log(*self.last, dict(results.items() - self.values.items()))
+        changed = dict(results.items() - self.values.items())
+        self.log(self.last_step, self.last_seconds, changed)
         self.writer.close()
 
 

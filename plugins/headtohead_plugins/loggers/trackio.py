@@ -23,7 +23,9 @@ class TrackioLogger(Logger):
         os.environ.setdefault("TRACKIO_DIR", str(self.run.root / "trackio"))  # read at import
         import trackio
 
-        run, self.last, self.values = self.run, 0, dict[str, float]()
+        run = self.run
+        self.last_step = 0
+        self.values: dict[str, float] = {}
         with suppress(ValueError):  # no such project yet
             for old in list(trackio.Api().runs(run.experiment)):
                 if old.name == run.name:
@@ -44,13 +46,12 @@ class TrackioLogger(Logger):
 
     def log(self, step: int, seconds: float, metrics: Mapping[str, float]) -> None:
         self.tracked.log(dict(metrics), step=step)
-        self.last = step
+        self.last_step = step
         self.values.update(metrics)
 
     def end(self, state: str, results: Mapping[str, float]) -> None:
-        self.tracked.log(
-            {**dict(results.items() - self.values.items()), "state": state}, step=self.last
-        )
+        changed = dict(results.items() - self.values.items())
+        self.tracked.log({**changed, "state": state}, step=self.last_step)
         self.abort()
 
     def abort(self) -> None:

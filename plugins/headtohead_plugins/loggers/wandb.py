@@ -24,9 +24,14 @@ class WandbLogger(Logger):
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
         import wandb
 
-        run, offline = self.run, os.environ.get("WANDB_MODE") == "offline"
+        run = self.run
+        is_offline = os.environ.get("WANDB_MODE") == "offline"
+        settings = wandb.Settings(
+            silent=True, console="off", x_disable_stats=True, disable_git=True
+        )
         # Unique in the project, and constant for this training of the run.
-        run_id = hashlib.sha256(f"{run.experiment} {run.run_hash}".encode()).hexdigest()[:16]
+        identity = f"{run.experiment} {run.run_hash}"
+        run_id = hashlib.sha256(identity.encode()).hexdigest()[:16]
         for old in (run.root / "wandb").glob(f"offline-run-*-{run_id}*"):
             shutil.rmtree(old)
             time.sleep(1)  # the new folder is named after the second
@@ -37,11 +42,9 @@ class WandbLogger(Logger):
             id=f"{run_id}-{run.training}",
             config={**run.config, "seed": run.seed, "axes": dict(run.axes)},
             dir=run.root,
-            resume=None if offline else "allow",
+            resume=None if is_offline else "allow",
             reinit="create_new",
-            settings=wandb.Settings(
-                silent=True, console="off", x_disable_stats=True, disable_git=True
-            ),
+            settings=settings,
         )
         return int(self.tracked.step) - 1
 
@@ -50,7 +53,8 @@ class WandbLogger(Logger):
 
     def end(self, state: str, results: Mapping[str, float]) -> None:
         self.tracked.summary.update({**results, "state": state})
-        self.tracked.finish(exit_code=0 if state == "DONE" else 1)
+        exit_code = 0 if state == "DONE" else 1
+        self.tracked.finish(exit_code=exit_code)
 
     def abort(self) -> None:
         self.tracked.finish(exit_code=1)

@@ -14,27 +14,20 @@ from string import Template
 
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.files import writing
+from headtohead.plugins.families import FAMILIES
 from headtohead.plugins.registry import current
 
-FAMILIES = {
-    "positional": ("alibi", "Does {} translate better than sinusoids?"),
-    "attention": ("sigmoid", "Does {} translate better than split heads?"),
-    "masking": ("window", "Does {} translate better than a causal mask?"),
-    "feed_forward": ("relu2", "Does {} translate better than ReLU?"),
-    "norm": ("rmsnorm", "Does {} translate better than layer normalisation?"),
-    "dataset": (
-        "parity",
-        "Which positional encoding generalises to longer sequences of {} than those in training?",
-    ),
+TEMPLATES = {
+    family.name: family.template for family in FAMILIES.values() if family.template is not None
 }
-"""The families, each with the built-in entry that a package begins with and the question of its experiment."""
+"""What a package begins with, by family."""
 
 
 def write_package(family: str, name: str, folder: Path) -> list[Path]:
     """Write an installable package into a new folder and return the paths of its files.
 
     Args:
-        family: One of ``FAMILIES``.
+        family: One of ``TEMPLATES``.
         name: Name of the plugin in experiment files, in kebab-case.
         folder: The folder to create.
 
@@ -42,8 +35,8 @@ def write_package(family: str, name: str, folder: Path) -> list[Path]:
         HeadToHeadError: For an unknown family, an invalid or registered name, or a folder that exists or
             cannot be written.
     """
-    if family not in FAMILIES:
-        raise HeadToHeadError(f"unknown family '{family}'{nearest(family, FAMILIES)}")
+    if family not in TEMPLATES:
+        raise HeadToHeadError(f"unknown family '{family}'{nearest(family, TEMPLATES)}")
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
         raise HeadToHeadError(
             f"'{' '.join(name.split())}' is not a valid plugin name; use lower-case letters, digits and single "
@@ -66,23 +59,23 @@ def write_package(family: str, name: str, folder: Path) -> list[Path]:
 
 def _package_files(family: str, name: str) -> dict[str, str]:
     """Return the text of every file by its name."""
-    is_dataset, (example, question) = family == "dataset", FAMILIES[family]
-    entry = current().find(family, example).entry
+    template = TEMPLATES[family]
+    entry = current().find(family, template.entry).entry
     # The prefix avoids clashes with packages such as torch, the family those with classes such as Tensor.
     module = f"h2h_{name.replace('-', '_')}"
     class_name = "".join(part.capitalize() for part in (*name.split("-"), *family.split("_")))
     fields = {
         "entry": name,
-        "example": example,
+        "example": template.entry,
         "family": family,
         "module": module,
         "distribution": f"h2h-{name}",
         "class_name": class_name,
-        "contract": "DatasetContract" if is_dataset else "ComponentContract",
-        "question": question.format(name),
-        "data": f"dataset: {name}, split: length" if is_dataset else "dataset: toy-grammar",
-        "axis": "positional: [rotary, none]" if is_dataset else f"{family}: [{name}]",
-        "check_command": f"h2h data stats {name}" if is_dataset else f"h2h check {family}/{name}",
+        "contract": template.contract,
+        "question": template.question.format(name),
+        "data": template.data.format(name),
+        "axis": template.axis.format(name) or f"{family}: [{name}]",
+        "check_command": template.check.format(name) or f"h2h check {family}/{name}",
     }
     templates = {
         f"test_{module}.py": "test.txt",
@@ -100,7 +93,7 @@ def _package_files(family: str, name: str) -> dict[str, str]:
     )  # may cite a title with the name of the class
     *start, code = inspect.getsource(sys.modules[entry.__module__]).partition(docstring)
     renamed = re.sub(rf"\b{entry.__name__}\b", class_name, code)
-    plugin = "".join([*start, renamed]).replace(f'"{example}"', f'"{name}"')
+    plugin = "".join([*start, renamed]).replace(f'"{template.entry}"', f'"{name}"')
     return {f"{module}.py": plugin} | {
         file: Template(text).substitute(fields) for file, text in texts.items()
     }

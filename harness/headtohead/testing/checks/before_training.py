@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from headtohead import files
-from headtohead.config.builder import FAMILIES
 from headtohead.config.entries import names_of, outside_entries, watched_entries
 from headtohead.config.versions import versions
 from headtohead.errors import HeadToHeadError
@@ -18,6 +17,7 @@ from headtohead.model.members import shape
 from headtohead.model.plugin_errors import plugin_errors
 from headtohead.model.precision import one_thread
 from headtohead.planning.compatibility import find_incompatibility
+from headtohead.plugins.families import COMPONENTS
 from headtohead.plugins.registry import Registered, current, require_override
 from headtohead.schema.run_config import RunConfig, changed
 from headtohead.testing import INVARIANTS, Subject
@@ -65,7 +65,10 @@ def different(configs: Iterable[RunConfig]) -> list[RunConfig]:
 def components(configs: Iterable[RunConfig]) -> list[Registered]:
     """Return the components of configurations that headtohead does not provide."""
     return [
-        entry for config in configs for entry in outside_entries(config) if entry.family in FAMILIES
+        entry
+        for config in configs
+        for entry in outside_entries(config)
+        if entry.family in COMPONENTS
     ]
 
 

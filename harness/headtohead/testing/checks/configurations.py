@@ -10,16 +10,16 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from headtohead.config.builder import FAMILIES
 from headtohead.model.geometry import only_length
 from headtohead.planning.compatibility import find_incompatibility
+from headtohead.plugins.families import COMPONENTS
 from headtohead.plugins.registry import Registered, current
 from headtohead.schema.run_config import DataConfig, RunConfig, VocabularyConfig, changed
 from headtohead.testing import tiny_config
 from headtohead.testing.subject import LONGEST
 from headtohead.testing.tiny import TRAIN
 
-TOKENWISE = ("feed_forward", "norm")
+TOKENWISE = [name for name, family in COMPONENTS.items() if family.acts_per_token]
 """Families that act on each token alone, outside attention, so that entries of other families do not affect them."""
 
 DEFAULTS = "defaults"
@@ -58,7 +58,7 @@ def _choices(family: str, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "all layers in a decoder-only model", {family: name, "architecture": "decoder-only"}
     for where, roles in role_variants(family, name):
         yield f"{family} in {where}", {family: roles}
-    for other in FAMILIES:
+    for other in COMPONENTS:
         # A token-wise entry is not affected by entries of attention.
         if other == family or (other in TOKENWISE) != (family in TOKENWISE):
             continue
@@ -126,7 +126,12 @@ def reduced(config: RunConfig) -> RunConfig:
     small = changed(
         config,
         model=sizes,
-        train={**TRAIN, "epochs": None, "batch_size": None},
+        train={
+            **TRAIN,
+            "schedule": tiny_config().train.schedule,
+            "epochs": None,
+            "batch_size": None,
+        },
         quirks={"min_vocab_size": None, "pad_to": "batch"},
     )
     vocabulary = VocabularyConfig(shared=config.data.vocabulary.shared)

@@ -7,15 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from headtohead.config.builder import FAMILIES, ConfigBuilder
+from headtohead.config.builder import ConfigBuilder
 from headtohead.config.labels import listed
 from headtohead.config.loading import read_override
 from headtohead.config.source_location import Source, SourceLocation
 from headtohead.errors import HeadToHeadError, nearest
-from headtohead.plugins.registry import Registered, current, plugin_files
+from headtohead.plugins.families import COMPONENTS
+from headtohead.plugins.importing import plugin_files
+from headtohead.plugins.registry import Registered, current
 from headtohead.schema.run_config import DataConfig, RunConfig
 
-CHECKED_FAMILIES = (*FAMILIES, "recipe", "dataset")
+CHECKED_FAMILIES = (*COMPONENTS, "recipe", "dataset")
 """The families with invariants."""
 
 LISTED_FAMILIES = listed(CHECKED_FAMILIES)

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from headtohead.model.batch import Batch
 from headtohead.model.precision import matmul_precision
 from headtohead.model.transformer import Transformer
+from headtohead.plugins.built_in import MODULES
 from headtohead.plugins.component import Component
 from headtohead.plugins.member_rng import PerMemberRNG
-from headtohead.plugins.registry import BUILT_IN
 from headtohead.testing.checks.clock import Clock
 from headtohead.testing.verdict import Verdict, violated, within
 
@@ -445,7 +445,7 @@ def outside_parameters(model: Transformer) -> dict[str, nn.Parameter]:
     """Return the trained parameters of components that headtohead does not provide."""
     found: dict[str, nn.Parameter] = {}
     for path, module in model.named_modules():
-        if not isinstance(module, Component) or type(module).__module__ in BUILT_IN:
+        if not isinstance(module, Component) or type(module).__module__ in MODULES:
             continue
         for name, parameter in module.named_parameters(prefix=path):
             if parameter.requires_grad:

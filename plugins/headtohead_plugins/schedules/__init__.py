@@ -1,0 +1,1 @@
+"""Built-in learning-rate schedules, one file each."""

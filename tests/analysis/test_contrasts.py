@@ -202,6 +202,26 @@ def test_scores_of_different_language_pairs_are_not_comparable(analysed):
     }
 
 
+@pytest.mark.parametrize("axes", [("data.pair", "positional"), ("positional", "data.pair")])
+def test_differences_within_language_pairs_are_compared_in_either_order_of_the_axes(analysed, axes):
+    values = {"data.pair": ["eng-spa", "eng-fra"], "positional": ["sinusoidal", "rotary"]}
+    analysis = analysed(
+        axes={axis: values[axis] for axis in axes},
+        run_data=lambda axes: {"languages": axes["data.pair"].split("-")},
+        interactions=True,
+    )
+    (interaction,) = analysis.families.interactions.contrasts
+    means = {
+        frozenset(variant.axes.values()): analysis.summaries[slug].mean
+        for slug, variant in analysis.frames.by_slug.items()
+    }
+    effects = [
+        means[frozenset({pair, "rotary"})] - means[frozenset({pair, "sinusoidal"})]
+        for pair in ("eng-fra", "eng-spa")
+    ]
+    assert interaction.paired.mean == pytest.approx(effects[0] - effects[1])
+
+
 def test_a_single_seed_gives_a_difference_and_no_verdict(analysed):
     family = analysed(seeds=(1,)).families.variants
     assert family.tested == 0

@@ -73,7 +73,9 @@ UNTESTED_AGREEMENT = Agreement("undecided", NO_VERDICT)
 
 def agreement_of_zero(expect: Expectation) -> Agreement:
     """Return the agreement of a contrast that is 0 by construction: only an expected equality agrees."""
-    return Agreement("agrees" if expect.direction == "equal" else "disagrees", SAME)
+    if expect.direction == "equal":
+        return Agreement("agrees", SAME)
+    return Agreement("disagrees", SAME)
 
 
 def agreement(expect: Expectation, difference: Difference, level: float) -> Agreement:
@@ -117,7 +119,9 @@ def _size(difference: Difference, limit: float, level: float) -> Size | None:
         return WITHIN
     is_above = _side(difference, limit, level) == "above"
     is_below = _side(difference, -limit, level) == "below"
-    return BEYOND if is_above or is_below else UNCLEAR
+    if is_above or is_below:
+        return BEYOND
+    return UNCLEAR
 
 
 def _against_published(difference: Difference, published: float | None, level: float) -> str:

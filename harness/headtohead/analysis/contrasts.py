@@ -23,7 +23,7 @@ from headtohead.schema.experiment_file import Expectation
 from headtohead.storage.contrasts import ContrastRecord
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import counted, decimals_of, higher_is_better, readable, show
-from headtohead_judge.contrast import Contrast, Estimate, Setting, estimate_family, with_sign
+from headtohead_judge.contrast import Contrast, Estimate, Setting, Side, estimate_family, with_sign
 from headtohead_judge.paired_tests import ALPHA, Difference
 from headtohead_judge.verdicts import (
     DETECTED,
@@ -82,7 +82,7 @@ class ContrastResult:
         notes: Notes on the verdict.
         setting_judgements: The verdict of each setting of an average, adjusted by Holm for their number.
         late_margin: Whether the margin was set or changed after results existed.
-        agreement: Whether the difference is as expected; None without an expected result.
+        agreement_level: The level at which the expected result is tested.
         judged_as: The family of the contrast of the same difference that ``judgement`` is from.
     """
 
@@ -96,7 +96,7 @@ class ContrastResult:
     notes: tuple[str, ...] = ()
     setting_judgements: tuple[Judgement, ...] = ()
     late_margin: bool = False
-    agreement: Agreement | None = None
+    agreement_level: float = ALPHA
     judged_as: str = ""
 
     @property
@@ -200,6 +200,17 @@ class ContrastResult:
         return self.record.expect
 
     @property
+    def agreement(self) -> Agreement | None:
+        """Whether the difference is as expected; None without an expected result."""
+        if self.expect is None:
+            return None
+        if self.direction == SAME:
+            return agreement_of_zero(self.expect)
+        if self.paired is None:
+            return UNTESTED_AGREEMENT
+        return agreement(self.expect, self.paired, self.agreement_level)
+
+    @property
     def expected(self) -> str:
         """The expected result as text, such as ``higher by more than 2 (published +13.3)``; empty without any."""
         if self.expect is None:
@@ -251,7 +262,9 @@ class ContrastResult:
     @property
     def direction_name(self) -> str:
         """The direction; a significant interaction has none."""
-        return "significant" if self.family == "interaction" and self.detected else self.direction
+        if self.family == "interaction" and self.detected:
+            return "significant"
+        return self.direction
 
     @property
     def verdict(self) -> str:
@@ -272,9 +285,12 @@ class ContrastResult:
     def scale(self) -> float:
         """The margin or the expected difference, of which numbers have at least the decimals; 0 without both."""
         test = self.judgement.size_test
-        margin = test.margin if test else 0.0
-        expected = self.expect.by if self.expect else 0.0
-        return max(margin, expected, key=decimals_of)
+        numbers = [0.0]
+        if test:
+            numbers.append(test.margin)
+        if self.expect:
+            numbers.append(self.expect.by)
+        return max(numbers, key=decimals_of)
 
     @property
     def difference_text(self) -> str:
@@ -328,56 +344,55 @@ def families(scores: Scores) -> Families:
         for result in family.contrasts:
             if result.estimate is not None:
                 first_of.setdefault(result.trained.key, result)
-    return Families(*(_with_first_verdicts(family, first_of) for family in by_family))
+    one_verdict = [_with_first_verdicts(family, first_of) for family in by_family]
+    return Families(*one_verdict)
 
 
 def _planned(scores: Scores, record: ContrastRecord) -> ContrastResult:
-    """Return a contrast before its estimate, of the settings that have scores, or with the reason for no test."""
-    frames = scores.frames
+    """Return a contrast before its estimate, without the settings that are always 0."""
     contrast = record.contrast(scores.metric)
-    trained = contrast.of_trained(frames.trained)
+    trained = contrast.of_trained(scores.frames.trained)
     kept = []
     for setting, trained_setting in zip(contrast.settings, trained.settings, strict=True):
         if trained_setting:
             kept.append(setting)
-    if not kept:  # the same by construction
-        agrees = agreement_of_zero(record.expect) if record.expect else None
-        return ContrastResult(
-            record, contrast, trained, judgement=Judgement(SAME), agreement=agrees
-        )
-    num_excluded = len(contrast.settings) - len(kept)
+    if not kept:
+        return ContrastResult(record, contrast, trained, judgement=Judgement(SAME))
     contrast = contrast.with_settings(kept)
-    scores_of_side = {side: scores_of(frames, side) for side in contrast.sides}
-    scored = contrast.with_settings(
-        [setting for setting in kept if all(scores_of_side[side] for side in setting)]
+    num_excluded = len(trained.settings) - len(kept)
+    return _with_scored_settings(
+        scores, ContrastResult(record, contrast, trained.without_empty_settings(), num_excluded)
     )
+
+
+def _with_scored_settings(scores: Scores, planned: ContrastResult) -> ContrastResult:
+    """Return a contrast of the settings with scores, or with the reason why it has no test."""
+    frames, contrast = scores.frames, planned.contrast
     missing: dict[str, str] = {}
-    for side, by_seed in scores_of_side.items():
+    unscored: set[Side] = set()
+    for side in contrast.sides:
+        by_seed = scores_of(frames, side)
         reason = missing_scores(frames, side, by_seed)
         if reason:
             missing[side.variant] = reason
-    partial = f"partial: {_missing_text(scores, missing)}" if missing else ""
+        if not by_seed:
+            unscored.add(side)
+    scored = [setting for setting in contrast.settings if not unscored.intersection(setting)]
+    tested = contrast.with_settings(scored)
     collapsed = _collapsed_text(scores, contrast)
-    is_incomplete = bool(missing) and not scores.allow_partial
+    has_all_scores = scores.allow_partial or not missing
     untested = _mismatch(scores, contrast)
-    if not untested and (is_incomplete or not scores.shared_seeds(scored.sides)):
+    if not untested and not (has_all_scores and scores.shared_seeds(tested.sides)):
         untested = _unscored_text(scores, missing) or collapsed
     if untested:
-        agrees = UNTESTED_AGREEMENT if record.expect else None
-        return ContrastResult(
-            record,
-            contrast,
-            contrast.of_trained(frames.trained),
-            num_excluded,
-            untested=untested,
-            agreement=agrees,
-        )
-    return ContrastResult(
-        record,
-        scored,
-        scored.of_trained(frames.trained),
-        num_excluded,
-        notes=tuple(note for note in (partial, collapsed) if note),
+        return replace(planned, untested=untested)
+    notes = []
+    if missing:
+        notes.append(f"partial: {_missing_text(scores, missing)}")
+    if collapsed:
+        notes.append(collapsed)
+    return replace(
+        planned, contrast=tested, trained=tested.of_trained(frames.trained), notes=tuple(notes)
     )
 
 
@@ -439,13 +454,14 @@ def _mismatch(scores: Scores, contrast: Contrast) -> str:
 def _estimated(scores: Scores, family: Sequence[ContrastResult]) -> list[ContrastResult]:
     """Return the contrasts of a family with their estimates, and with the verdicts of their settings.
 
-    Contrasts of the same metric and lengths are estimated together, and a contrast of several alone.
+    Contrasts of the same metric and lengths are estimated together.
     """
     indices_of: dict[object, list[int]] = {}
     for index, result in enumerate(family):
         if result.is_testable:
-            kinds = {(side.metric, side.lengths) for side in result.trained.sides}
-            group = kinds.pop() if len(kinds) == 1 else index
+            kinds = result.trained.score_kinds
+            # A contrast of several kinds of scores is estimated alone.
+            group: object = kinds if len(kinds) == 1 else index
             indices_of.setdefault(group, []).append(index)
     results = list(family)
     for indices in indices_of.values():
@@ -472,18 +488,18 @@ def _with_estimate(scores: Scores, result: ContrastResult, estimate: Estimate) -
             higher_is_better=[result.higher_is_better] * len(settings),
             looks=scores.frames.looks,
         )
-    agrees = None
-    if result.expect:
-        agrees = agreement(result.expect, estimate.difference, _agreement_level(scores.frames))
     return replace(
-        result, estimate=estimate, setting_judgements=tuple(judgements), agreement=agrees
+        result,
+        estimate=estimate,
+        setting_judgements=tuple(judgements),
+        agreement_level=_agreement_level(scores.frames),
     )
 
 
 def _agreement_level(frames: Frames) -> float:
     """Return the level at which each of the expected results is tested, so that all are correct at the same time."""
     num_expected = sum(contrast.expect is not None for contrast in frames.record.contrasts)
-    level = ALPHA / num_expected
+    level = ALPHA / max(num_expected, 1)
     return frames.looks.level(level) if frames.looks else level
 
 
@@ -493,12 +509,15 @@ def _judged_family(scores: Scores, family: Sequence[ContrastResult]) -> Family:
     for result in family:
         if result.paired is not None:
             first_of.setdefault(result.trained.key, result)
-    unique = list(first_of.values())
+    differences = []
+    margins = []
+    better = []
+    for result in first_of.values():
+        differences.append(result.paired)
+        margins.append(scores.margin(result.metric, result.references))
+        better.append(result.higher_is_better)
     judgements = judge(
-        [result.paired for result in unique],
-        margin=[scores.margin(result.metric, result.references) for result in unique],
-        higher_is_better=[result.higher_is_better for result in unique],
-        looks=scores.frames.looks,
+        differences, margin=margins, higher_is_better=better, looks=scores.frames.looks
     )
     judgement_of = dict(zip(first_of, judgements, strict=True))
     judged = []
@@ -525,8 +544,8 @@ def _judged_family(scores: Scores, family: Sequence[ContrastResult]) -> Family:
                 late_margin=margin is not None and margin.late,
             )
         )
-    tested = [result for result in unique if result.paired and not math.isnan(result.paired.p)]
-    return Family(tuple(judged), len(tested))
+    num_tested = sum(not math.isnan(paired.p) for paired in differences if paired)
+    return Family(tuple(judged), num_tested)
 
 
 def _with_first_verdicts(family: Family, first_of: Mapping[object, ContrastResult]) -> Family:

@@ -88,7 +88,9 @@ class StepGap(NamedTuple):
     def agrees(self) -> bool:
         """Whether the side with the better score does not have the higher validation loss."""
         assert self.contrast.paired is not None
-        gain = self.contrast.paired.mean * (1 if higher_is_better(self.contrast.metric) else -1)
+        gain = self.contrast.paired.mean
+        if not higher_is_better(self.contrast.metric):
+            gain = -gain
         return gain * self.difference <= 0
 
 
@@ -109,12 +111,15 @@ class Convergence:
     @property
     def ended(self) -> tuple[str, ...]:
         """The variants whose loss was flat when their schedule ended, in the order of the design."""
-        return tuple(slug for slug, trend in self.trends.items() if trend.verdict == SCHEDULE_ENDED)
+        return self._with_verdict(SCHEDULE_ENDED)
 
     @property
     def still_learning(self) -> tuple[str, ...]:
         """The variants that are still learning, in the order of the design."""
-        return tuple(slug for slug, trend in self.trends.items() if trend.verdict == STILL_LEARNING)
+        return self._with_verdict(STILL_LEARNING)
+
+    def _with_verdict(self, verdict: str) -> tuple[str, ...]:
+        return tuple(slug for slug, trend in self.trends.items() if trend.verdict == verdict)
 
     @property
     def smallest_gap(self) -> StepGap | None:
@@ -122,39 +127,41 @@ class Convergence:
 
         A contrast in which the better score has the higher loss is left out: more steps would not explain its score.
         """
-        gaps = sorted((gap for gap in self.gaps if gap.agrees), key=lambda gap: gap.steps)
-        return next((gap for gap in gaps if gap.contrast.detected), gaps[-1] if gaps else None)
+        agreeing = [gap for gap in self.gaps if gap.agrees]
+        agreeing.sort(key=lambda gap: gap.steps)
+        for gap in agreeing:
+            if gap.contrast.detected:
+                return gap
+        return agreeing[-1] if agreeing else None
 
 
 def convergence(frames: Frames, contrasts: Sequence[ContrastResult]) -> Convergence:
     """Return whether the variants of an experiment trained far enough; ``contrasts`` are the main contrasts."""
     done = frames.runs.index[frames.runs["state"] == states.DONE]
-    rows = frames.histories[frames.histories["metric"] == LOSS].dropna(subset=["value"])
-    curves = (
-        rows[rows["run"].isin(done)]
-        .sort_values("step", kind="stable")
-        .groupby("run", observed=True, sort=False)
-    )
-    by_run = {
-        str(run): run_trend(curve["step"].to_numpy(), curve["value"].to_numpy())
-        for run, curve in curves
-    }
-    passes = {
-        str(run): float(last)
-        for run, last in rows.groupby("run", observed=True)["epoch"].max().items()
-    }
+    losses = frames.histories[frames.histories["metric"] == LOSS].dropna(subset=["value"])
+    finished = losses[losses["run"].isin(done)].sort_values("step", kind="stable")
+    run_trends = {}
+    for run, curve in finished.groupby("run", observed=True, sort=False):
+        run_trends[str(run)] = run_trend(curve["step"].to_numpy(), curve["value"].to_numpy())
+    last_epochs = losses.groupby("run", observed=True)["epoch"].max()
+    passes = {str(run): float(epoch) for run, epoch in last_epochs.items()}
     trends = {}
-    for slug in frames.by_slug:
-        if frames.trained(slug) == slug:
-            trends[slug] = _variant_trend(frames, slug, by_run, passes)
-    variants = [frames.by_slug[slug] for slug in trends]
-    schedules = dict.fromkeys(_schedule_name(variant.config.train) for variant in variants)
-    decaying = dict.fromkeys(
-        _schedule_name(variant.config.train) for variant in variants if variant.rate_decays
-    )
-    gaps = tuple(_gaps(frames, contrasts, trends))
+    schedules: dict[str, None] = {}
+    decaying: dict[str, None] = {}
+    for slug, variant in frames.by_slug.items():
+        if frames.trained(slug) != slug:
+            continue
+        trends[slug] = _variant_trend(frames, slug, run_trends, passes)
+        name = _schedule_name(variant.config.train)
+        schedules[name] = None
+        if variant.rate_decays:
+            decaying[name] = None
     return Convergence(
-        trends, gaps, tuple(schedules), tuple(decaying), frames.steps(frames.baseline)
+        trends,
+        _gaps(frames, contrasts, trends),
+        tuple(schedules),
+        tuple(decaying),
+        frames.steps(frames.baseline),
     )
 
 
@@ -183,47 +190,54 @@ def run_trend(steps: NDArray[np.int64], losses: NDArray[np.float64]) -> RunTrend
 
 
 def _variant_trend(
-    frames: Frames, slug: str, by_run: Mapping[str, RunTrend | str], passes: Mapping[str, float]
+    frames: Frames,
+    slug: str,
+    run_trends: Mapping[str, RunTrend | str],
+    passes: Mapping[str, float],
 ) -> LossTrend:
-    found = [by_run[str(run)] for run in frames.rows(slug).index if str(run) in by_run]
-    trends = [trend for trend in found if isinstance(trend, RunTrend)]
+    """Return the trend of a variant from those of its finished runs, and from the passes of each run."""
+    runs = [str(run) for run in frames.rows(slug).index if str(run) in run_trends]
+    trends: list[RunTrend] = []
+    for run in runs:
+        trend = run_trends[run]
+        if isinstance(trend, RunTrend):
+            trends.append(trend)
     if not trends:
-        reason = str(found[0]) if found else "no finished run with a validation loss"
-        return LossTrend(NOT_JUDGED, reason, len(found))
+        why = str(run_trends[runs[0]]) if runs else "no finished run with a validation loss"
+        return LossTrend(NOT_JUDGED, why, len(runs))
     n = len(trends)
-    loss, fall, steps = (float(value) for value in np.mean(trends, axis=0))
-    error = (
-        float(np.std([trend.fall for trend in trends], ddof=1)) / math.sqrt(n)
-        if n > 1
-        else math.nan
-    )
-    mean_passes = float(
-        np.mean([passes[str(run)] for run in frames.rows(slug).index if str(run) in by_run])
-    )
-    values = n, loss, fall, steps, error, mean_passes
-    flat = SCHEDULE_ENDED if _reached_the_end(frames, slug) else LEVELLED_OFF
+    loss, fall, steps = np.mean(trends, axis=0).tolist()
+    error = math.nan
+    if n > 1:
+        error = float(np.std([trend.fall for trend in trends], ddof=1)) / math.sqrt(n)
+    mean_passes = float(np.mean([passes[run] for run in runs]))
+    verdict = STILL_LEARNING if fall > 0 else RISING
+    reason = None
     if not abs(fall) > MIN_FALL_FRACTION * loss:
-        return LossTrend(flat, None, *values)
-    if not abs(fall) > MIN_FALL_NATS:
-        return LossTrend(flat, f"the change is at most {MIN_FALL_NATS} nats", *values)
-    if abs(fall) <= STANDARD_ERRORS * error:
-        return LossTrend(NOT_JUDGED, "the change differs too much over seeds", *values)
-    return LossTrend(STILL_LEARNING if fall > 0 else RISING, None, *values)
+        verdict = _flat_verdict(frames, slug)
+    elif not abs(fall) > MIN_FALL_NATS:
+        verdict = _flat_verdict(frames, slug)
+        reason = f"the change is at most {MIN_FALL_NATS} nats"
+    elif abs(fall) <= STANDARD_ERRORS * error:
+        verdict = NOT_JUDGED
+        reason = "the change differs too much over seeds"
+    return LossTrend(verdict, reason, n, loss, fall, steps, error, mean_passes)
 
 
-def _reached_the_end(frames: Frames, slug: str) -> bool:
-    """Return whether a run of a variant trained to the end of a schedule that lowers the learning rate."""
+def _flat_verdict(frames: Frames, slug: str) -> str:
+    """Return the verdict on a flat loss, no evidence at the end of a schedule that lowers the learning rate."""
     stopped_early = frames.rows(slug)["stopped_early"].fillna(False).astype(bool)
-    return frames.by_slug[slug].rate_decays and not stopped_early.all()
+    is_at_end = frames.by_slug[slug].rate_decays and not stopped_early.all()
+    return SCHEDULE_ENDED if is_at_end else LEVELLED_OFF
 
 
 def _gaps(
     frames: Frames, contrasts: Sequence[ContrastResult], trends: Mapping[str, LossTrend]
-) -> list[StepGap]:
+) -> tuple[StepGap, ...]:
     """Return the gaps of the tested contrasts with losses that are comparable to the baseline's."""
     baseline = trends[frames.trained(frames.baseline)]
     if baseline.verdict != STILL_LEARNING:
-        return []
+        return ()
     gaps = []
     for result in contrasts:
         is_comparable = all(
@@ -241,4 +255,4 @@ def _gaps(
             difference = float(differences.mean())
             steps = abs(difference) * baseline.steps / baseline.fall
             gaps.append(StepGap(result, difference, steps))
-    return gaps
+    return tuple(gaps)

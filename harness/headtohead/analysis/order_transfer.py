@@ -18,7 +18,7 @@ from scipy.stats import t
 from headtohead.analysis.scores import Scores
 from headtohead.config.labels import Scalar
 from headtohead.planning.variants import SIZE_AXIS
-from headtohead_judge.contrast import Side, shared_seeds
+from headtohead_judge.contrast import Side, score_matrix, shared_seeds
 from headtohead_judge.paired_tests import ALPHA, CONFIDENCE, Interval, paired
 
 RESAMPLES = 2000
@@ -66,28 +66,36 @@ def order_transfer(scores: Scores) -> tuple[OrderTransfer, ...]:
         data_set_of.update(dict.fromkeys(data_set, number))
     results = []
     for small, large in itertools.pairwise(by_size):
-        common = [rest for rest in by_size[small] if rest in by_size[large]]
-        small_slugs = [by_size[small][rest] for rest in common]
-        large_slugs = [by_size[large][rest] for rest in common]
-        data_sets = [
-            (data_set_of[first], data_set_of[second])
-            for first, second in zip(small_slugs, large_slugs, strict=True)
-        ]
-        pairs = [
-            (a, b)
-            for a, b in itertools.combinations(range(len(common)), 2)
-            if data_sets[a] == data_sets[b]
-        ]
-        rows = [scores.healthy(Side(slug, scores.metric)) for slug in (*small_slugs, *large_slugs)]
+        slugs = []
+        data_sets = []
+        for rest, small_slug in by_size[small].items():
+            if rest in by_size[large]:
+                large_slug = by_size[large][rest]
+                slugs.append((small_slug, large_slug))
+                data_sets.append((data_set_of[small_slug], data_set_of[large_slug]))
+        pairs = _pairs_with_equal(data_sets)
+        rows = []
+        for size in (0, 1):
+            for slug_by_size in slugs:
+                rows.append(scores.healthy(Side(slug_by_size[size], scores.metric)))
         seeds = shared_seeds(rows)
         if not pairs or len(seeds) < 3:  # the resamples of two seeds that vary have equal means
             continue
-        values = np.array([[by_seed[seed] for seed in seeds] for by_seed in rows])
-        by_size_and_variant = values.reshape(2, len(common), len(seeds))
+        values = score_matrix(rows, seeds)
+        by_size_and_variant = values.reshape(2, len(slugs), len(seeds))
         counts = compare_orders(by_size_and_variant, pairs)
         if counts:
-            results.append(OrderTransfer(small, large, len(common), *counts))
+            results.append(OrderTransfer(small, large, len(slugs), *counts))
     return tuple(results)
+
+
+def _pairs_with_equal(values: Sequence[object]) -> list[tuple[int, int]]:
+    """Return the indices of every two equal values."""
+    pairs = []
+    for first, second in itertools.combinations(range(len(values)), 2):
+        if values[first] == values[second]:
+            pairs.append((first, second))
+    return pairs
 
 
 def _variants_by_size(

@@ -58,7 +58,9 @@ class LooksStatus:
     @property
     def next(self) -> int | None:
         """The number of seeds of the next look, or None if the study ends at this look or the look has no end yet."""
-        return self.looks.next(self.seeds) if self.complete and self.undecided else None
+        if not self.complete or not self.undecided:
+            return None
+        return self.looks.next(self.seeds)
 
 
 class Analysis(Scores):
@@ -83,15 +85,20 @@ class Analysis(Scores):
         Without tested factor contrasts, every variant against the baseline.
         """
         families = self.families
-        variants, factors = families.variants.contrasts, families.factors.contrasts
-        if changes := families.added.contrasts + families.taken.contrasts:
+        variants = families.variants.contrasts
+        changes = families.added.contrasts + families.taken.contrasts
+        if changes:
             return variants + changes
         if families.declared.contrasts:
             return families.declared.contrasts
+        factors = families.factors.contrasts
         if all(contrast.paired is None for contrast in factors):
             return variants
-        covered = {slug for contrast in factors for slug in contrast.variants}
-        return factors + tuple(contrast for contrast in variants if contrast.variant not in covered)
+        covered: set[str] = set()
+        for factor in factors:
+            covered.update(factor.variants)
+        uncovered = [contrast for contrast in variants if contrast.variant not in covered]
+        return (*factors, *uncovered)
 
     @property
     def _whole_scores(self) -> list[ContrastResult]:
@@ -126,21 +133,26 @@ class Analysis(Scores):
     def after_steps(self, contrast: ContrastResult) -> str:
         """Return `` after 3,672 steps`` for a contrast with a side that is still learning, else an empty text."""
         trained = {self.frames.trained(slug) for slug in contrast.variants}
-        learning = trained.intersection(self.convergence.still_learning)
-        return f" after {max(map(self.frames.steps, trained)):,} steps" if learning else ""
+        if not trained.intersection(self.convergence.still_learning):
+            return ""
+        steps = max(self.frames.steps(slug) for slug in trained)
+        return f" after {steps:,} steps"
 
     @cached_property
     def uncertainty(self) -> Uncertainty | None:
         """The sources of uncertainty: variants, seeds and test sentences; None with fewer than two seeds."""
-        return uncertainty(
-            self, [found for found in self._whole_scores if found.metric == self.metric]
-        )
+        in_metric = [result for result in self._whole_scores if result.metric == self.metric]
+        return uncertainty(self, in_metric)
 
     @cached_property
     def reference_points(self) -> Mapping[str, ReferencePoints]:
         """The scores of translations that need no training, by variant, where they were computed."""
-        found = {slug: reference_points(self.frames, slug) for slug in self.frames.by_slug}
-        return {slug: points for slug, points in found.items() if points}
+        points_of: dict[str, ReferencePoints] = {}
+        for slug in self.frames.by_slug:
+            points = reference_points(self.frames, slug)
+            if points:
+                points_of[slug] = points
+        return points_of
 
     @cached_property
     def reference_metric(self) -> str | None:
@@ -153,61 +165,59 @@ class Analysis(Scores):
         if points is None:
             return None
         default, *others = points.scores["vocabulary_bound"]
-        return next(
-            (
-                metric
-                for metric in (stored(self.metric), *others, default)
-                if metric in points.metrics
-            ),
-            None,
-        )
+        for metric in (stored(self.metric), *others, default):
+            if metric in points.metrics:
+                return metric
+        return None
 
     def reference_comparisons(self, name: str) -> list[ReferenceComparison]:
         """Return the comparison of every ranked variant with a reference point, such as ``nearest_neighbour``."""
-        metric, found = self.reference_metric, list[ReferenceComparison]()
+        metric = self.reference_metric
+        comparisons: list[ReferenceComparison] = []
         if metric is None:
-            return found
+            return comparisons
         for slug in self.ranked:
-            points, mean = self.reference_points.get(slug), self.frames.summary(slug, metric).mean
-            if (
-                points
-                and name in points.scores
-                and not math.isnan(mean)
-                and self.frames.trained(slug) == slug
-            ):
-                found.append(ReferenceComparison(slug, metric, mean, points.scores[name][metric]))
-        return found
+            points = self.reference_points.get(slug)
+            has_runs = self.frames.trained(slug) == slug
+            if points is None or name not in points.scores or not has_runs:
+                continue
+            mean = self.frames.summary(slug, metric).mean
+            if not math.isnan(mean):
+                reference = points.scores[name][metric]
+                comparisons.append(ReferenceComparison(slug, metric, mean, reference))
+        return comparisons
 
     @cached_property
     def other_test_sentences(self) -> list[str]:
         """The ranked variants with other test sentences than the baseline, for example with another split."""
-        frames = self.frames
-        data = frames.by_slug[frames.baseline].config.data
+        by_slug = self.frames.by_slug
+        data = by_slug[self.frames.baseline].config.data
+        others = []
+        for slug in self.ranked:
+            if by_slug[slug].config.data != data and self._has_other_sentences(slug):
+                others.append(slug)
+        return others
 
-        def differs(slug: str) -> bool:
-            for seed in frames.seeds:
-                own, other = (
-                    translations_of(frames, name, seed) for name in (slug, frames.baseline)
-                )
-                if own and other:
-                    return [row.source for row in own] != [row.source for row in other]
-            return False
-
-        return [
-            slug
-            for slug in self.ranked
-            if frames.by_slug[slug].config.data != data and differs(slug)
-        ]
+    def _has_other_sentences(self, slug: str) -> bool:
+        """Return whether a variant translates other sentences than the baseline, by the first seed that both have."""
+        for seed in self.frames.seeds:
+            rows = translations_of(self.frames, slug, seed)
+            baseline_rows = translations_of(self.frames, self.frames.baseline, seed)
+            if rows and baseline_rows:
+                sources = [row.source for row in rows]
+                return sources != [row.source for row in baseline_rows]
+        return False
 
     @cached_property
     def late_looks(self) -> bool:
         """Whether the number of seeds, or the looks, were set or changed after a result of the experiment existed."""
-        record, runs = self.frames.record.looks, self.frames.runs
-        ended = runs[runs["state"].isin(states.RESULTS)]["ended"].dropna()
-        times = (datetime.fromisoformat(str(time)) for time in ended)
-        return record is not None and any(
-            time < datetime.fromisoformat(record.since) for time in times
-        )
+        record = self.frames.record.looks
+        if record is None:
+            return False
+        since = datetime.fromisoformat(record.since)
+        has_result = self.frames.runs["state"].isin(states.RESULTS)
+        ends = self.frames.runs[has_result]["ended"].dropna()
+        return any(datetime.fromisoformat(str(end)) < since for end in ends)
 
     @cached_property
     def looks(self) -> LooksStatus | None:
@@ -215,18 +225,21 @@ class Analysis(Scores):
         record, looks = self.frames.record.looks, self.frames.looks
         if record is None or looks is None:
             return None
-        contrasts, complete = self.main_contrasts, not self.incomplete
+        complete = not self.incomplete
+        undecided = []
+        untested = []
+        for result in self.main_contrasts:
+            if result.is_undecided:
+                undecided.append(result.name)
+            if result.paired is None and result.direction == NO_VERDICT:
+                untested.append(result.name)
         return LooksStatus(
             looks=looks,
             taken=record.taken if complete else record.taken[:-1],
             seeds=len(self.frames.seeds),
             complete=complete,
-            undecided=tuple(found.name for found in contrasts if found.is_undecided),
-            untested=tuple(
-                found.name
-                for found in contrasts
-                if not found.paired and found.direction == NO_VERDICT
-            ),
+            undecided=tuple(undecided),
+            untested=tuple(untested),
         )
 
     def separate_effects(self, contrast: ContrastResult) -> tuple[str, Mapping[str, float]] | None:

@@ -14,7 +14,7 @@ from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.scores import Scores, of_test_sentences, score_mismatch
 from headtohead.storage.frames import Frames
 from headtohead.storage.translations import Translation, translations_of
-from headtohead_judge.contrast import Side, shared_seeds
+from headtohead_judge.contrast import Side, score_matrix, shared_seeds
 from headtohead_judge.paired_tests import Interval
 from headtohead_judge.variance import (
     intraclass_correlation,
@@ -72,7 +72,7 @@ def uncertainty(scores: Scores, contrasts: Sequence[ContrastResult]) -> Uncertai
     seeds = shared_seeds([*scores_of_slug.values()])
     if len(seeds) < 2:
         return None
-    table = np.array([[by_seed[seed] for seed in seeds] for by_seed in scores_of_slug.values()])
+    table = score_matrix([*scores_of_slug.values()], seeds)
     values = _values_by_sentence(frames, metric, scores_of_slug)
     reason = None
     if isinstance(values, str):

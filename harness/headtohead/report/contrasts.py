@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from headtohead.analysis.contrasts import ContrastResult
-from headtohead.analysis.order_transfer import order_transfer
+from headtohead.analysis.order_transfer import OrderTransfer, order_transfer
 from headtohead.analysis.study import Analysis
-from headtohead.analysis.uncertainty import ContrastUncertainty
+from headtohead.analysis.two_way import Combination, TwoWayResult
+from headtohead.analysis.uncertainty import ContrastUncertainty, Uncertainty
 from headtohead.analysis.wording import contrast_name, end_of, ends, leveled
 from headtohead.config.labels import text
-from headtohead.report.answer import verdict_of
+from headtohead.report.answer import largest_first, verdict_of
 from headtohead.report.content import Report
 from headtohead.report.section import (
     Section,
@@ -40,142 +41,194 @@ MAX_INTERACTIONS = 12
 DARKEST = 62
 """Background colour of the best cell in percent; its number remains legible."""
 
+DECLARED = (
+    "Differences that the experiment file declares, paired by seed. They are a separate family for Holm's "
+    "correction."
+)
+CHANGES = (
+    "What each single change does to {metric}, paired by seed. All other settings are those of {start} or {end}, two "
+    "families for Holm's correction. If the two differences of a change differ, the change may depend on others; this "
+    "is not tested."
+)
+FACTORS = (
+    "The difference in {metric} between two values of an axis, averaged within each seed over the settings of the "
+    "other axes. Last column: the number of these settings, and the range of their differences. Holm's correction over "
+    "{contrasts}.{replaced}"
+)
+MEANS = (
+    "Means with 95 % intervals over seeds, averaged over the other axes. Parallel lines mean that the effect of an "
+    "axis does not depend on the other axis."
+)
+INTERACTIONS = (
+    "Whether the effect of an axis depends on another axis, paired by seed. “A: a2 − a1, by B: b2 − b1” is the "
+    "difference a2 − a1 with b2, minus the difference a2 − a1 with b1."
+)
+OMITTED = "{text} The {number} interactions with the largest p are omitted."
+EVERY_PAIR = (
+    "{metric} of every {row} with every {column}: mean and 95 % interval over seeds, rows and columns by the median of "
+    "their cells. Darker is better."
+)
+RANKING = (
+    "The best mean is selected by these scores, so it is likely too high. Worse: one-sided paired t-tests against all "
+    "others, Bonferroni. Equivalent: one-sided paired t-tests that no other combination is better by the margin, Holm."
+)
+TRANSFER = (
+    "Pairs of variants with the same order of mean {metric} at two successive sizes (decision accuracy; Magnusson et "
+    "al. 2025), and with the same verdict, with the range in 95 % of the resamples of seeds. With few seeds this range "
+    "is narrower than a confidence interval. A random order keeps half of the pairs. Verdicts on pairs are paired "
+    "t-tests at 5 %, not adjusted; undetected at both sizes is the same verdict. Pairs with different data or equal "
+    "means are left out."
+)
+SOURCES = (
+    "Standard deviation of {metric} by source{among}. Intervals over seeds hold for this draw of the data and this "
+    "test set."
+)
+SAME_GROUP = ", of the variants with the data and size of the baseline"
+NOT_ANALYSED = "Test sentences are not analysed: {reason}."
+CORRELATION = "Intra-class correlation of seeds: {value}.{removed}"
+REMOVED = (
+    " By this estimate, averaged over variants, pairing removes this fraction of the variance."
+)
+
 
 def declared_section(report: Report) -> Section | None:
     """Return the contrasts that the experiment file declares, or None without any."""
     contrasts = report.analysis.families.declared.contrasts
     if not contrasts:
         return None
-    has_expected = any(found.expect for found in contrasts)
+    names = []
+    expectations = []
+    has_expected = any(contrast.expect for contrast in contrasts)
+    for contrast in contrasts:
+        names.append({"contrast": f"{contrast.name}\n{_scores_of(contrast)}"})
+        expectations.append(_expected(report.analysis, contrast) if has_expected else {})
     return Section(
-        "Declared contrasts",
-        "Differences that the experiment file declares, paired by seed. They are a separate family for Holm's "
-        "correction.",
-        frame=contrast_table(
-            contrasts,
-            [{"contrast": f"{contrast.name}\n{_metric(contrast)}"} for contrast in contrasts],
-            [
-                _expected(report.analysis, contrast) if has_expected else {}
-                for contrast in contrasts
-            ],
-        ),
+        "Declared contrasts", DECLARED, frame=contrast_table(contrasts, names, expectations)
     )
 
 
-def _metric(contrast: ContrastResult) -> str:
-    """Return the metric of both sides, with the lengths of the source that count if they are limited."""
-    both = dict.fromkeys((side.metric, side.lengths) for side in contrast.contrast.sides)
-    first, *others = (
-        readable(metric) + (f", {lengths[0]} to {lengths[1]} tokens" if lengths else "")
-        for metric, lengths in both
-    )
-    shared = first.rpartition(", ")[0] + ", "
-    return " against ".join([first, *(other.removeprefix(shared) for other in others)])
+def _scores_of(contrast: ContrastResult) -> str:
+    """Return the metric of both sides, with the lengths of the source that count if they are limited.
+
+    A metric that both sides have is not repeated before the lengths of the second side.
+    """
+    first = contrast.contrast.sides[0]
+    texts: list[str] = []
+    kinds = dict.fromkeys((side.metric, side.lengths) for side in contrast.contrast.sides)
+    for metric, lengths in kinds:
+        is_repeated = bool(texts) and metric == first.metric and first.lengths
+        parts = []
+        if not is_repeated or not lengths:
+            parts.append(readable(metric))
+        if lengths:
+            parts.append(f"{lengths[0]} to {lengths[1]} tokens")
+        texts.append(", ".join(parts))
+    return " against ".join(texts)
 
 
 def _expected(analysis: Analysis, contrast: ContrastResult) -> dict[str, str]:
     """Return the expected result with its source, and whether the difference agrees with it."""
-    found, expect = contrast.agreement, contrast.expect
-    if expect is None or found is None:
+    agreement, expect = contrast.agreement, contrast.expect
+    if expect is None or agreement is None:
         return {"expected": "", "as expected": ""}
-    interval = f"\n{leveled(found.interval, contrast)}" if found.interval else ""
-    return {
-        "expected": f"{contrast.expected}\n{expect.source}",
-        "as expected": f"{found}{analysis.after_steps(contrast)}{interval}",
-    }
+    agreed = f"{agreement}{analysis.after_steps(contrast)}"
+    if agreement.interval:
+        agreed += f"\n{leveled(agreement.interval, contrast)}"
+    return {"expected": f"{contrast.expected}\n{expect.source}", "as expected": agreed}
 
 
 def change_section(report: Report) -> Section | None:
     """Return the single changes between two configurations, added and taken, or None without such a design."""
-    families, by_slug = report.analysis.families, report.analysis.frames.by_slug
-    total = families.variants.contrasts[:1]
-    order = [*report.record.axes]
-    tested = sorted(
-        families.added.contrasts + families.taken.contrasts,
-        key=lambda found: order.index(str(found.axis)),
-    )
-    if not tested:
+    analysis = report.analysis
+    changes = analysis.families.added.contrasts + analysis.families.taken.contrasts
+    if not changes:
         return None
-    start, end = by_slug[total[0].against], by_slug[total[0].variant]
-    names = [
-        {"change": f"{axis}\n{text(start.axes[axis])} → {text(end.axes[axis])}", "in": context}
-        for axis, context in (
-            (str(contrast.axis), end_of(report.analysis, contrast)) for contrast in tested
-        )
-    ]
+    total = analysis.families.variants.contrasts[0]
+    names = [{"change": "all changes", "in": "–"}]
+    axes = [*report.record.axes]
+    ordered = sorted(changes, key=lambda change: axes.index(str(change.axis)))
+    for change in ordered:
+        values = f"{change.against_value} → {change.value}"
+        names.append({"change": f"{change.axis}\n{values}", "in": end_of(analysis, change)})
+    start = analysis.frames.by_slug[total.against].title
+    end = analysis.frames.by_slug[total.variant].title
     return Section(
         "Change by change",
-        f"What each single change does to {report.metric}, paired by seed. All other settings are those of "
-        f"{start.title} or {end.title}, two families for Holm's correction. If the two differences of a change differ, "
-        "the change may depend on others; this is not tested.",
-        frame=contrast_table([*total, *tested], [{"change": "all changes", "in": "–"}, *names]),
+        CHANGES.format(metric=report.metric, start=start, end=end),
+        frame=contrast_table([total, *ordered], names),
     )
 
 
 def factor_section(report: Report) -> Section | None:
     """Return the factor contrasts, largest first, and the interactions; None without factor contrasts."""
-    analysis, metric, family = (
-        report.analysis,
-        report.analysis.metric,
-        report.analysis.families.factors,
-    )
-    ordered = sorted(
-        family.contrasts, key=lambda found: -abs(found.paired.mean) if found.paired else 0.0
-    )
-    if not ordered:
+    analysis = report.analysis
+    family = analysis.families.factors
+    if not family.contrasts:
         return None
-    without: dict[str, ContrastResult] = {}
-    if report.has_unpadded:
-        other_metric = Analysis(
-            analysis.frames, unpadded(stored(metric)), allow_partial=analysis.allow_partial
-        )
-        without = {contrast.name: contrast for contrast in other_metric.families.factors.contrasts}
-    names, more = [], []
+    ordered = largest_first(family.contrasts)
+    without_padding = _without_padding(report)
+    names = []
+    notes = []
     for contrast in ordered:
-        value = f"{contrast.value} ({contrast.within})" if contrast.within else contrast.value
+        value = contrast.value
+        if contrast.within:
+            value += f" ({contrast.within})"
         names.append(
             {"axis": str(contrast.axis), "value": value, "against": contrast.against_value}
         )
-        other = without.get(contrast.name)
-        padding = (
-            {"without padding": difference(other.paired if other else None, stored(metric))}
-            if without
-            else {}
-        )
-        spread = (
-            f"\n{ends(*contrast.spread, metric, signed=True, like=contrast.scale)}"
-            if contrast.spread
-            else ""
-        )
-        more.append({**padding, "settings": f"{len(contrast.contrast.settings)}{spread}"})
+        note = {}
+        if without_padding:
+            other = without_padding.get(contrast.name)
+            paired = other.paired if other else None
+            note["without padding"] = difference(paired, stored(analysis.metric))
+        note["settings"] = str(len(contrast.contrast.settings))
+        if contrast.spread:
+            low, high = contrast.spread
+            spread = ends(low, high, analysis.metric, signed=True, like=contrast.scale)
+            note["settings"] += f"\n{spread}"
+        notes.append(note)
     return Section(
         "Axis by axis",
-        f"The difference in {report.metric} between two values of an axis, averaged within each seed over the settings "
-        "of the other axes. Last column: the number of these settings, and the range of their differences. Holm's "
-        f"correction over {counted(family.tested, 'contrast')}.{replaced(ordered)}",
-        frame=contrast_table(ordered, names, more),
+        FACTORS.format(
+            metric=report.metric,
+            contrasts=counted(family.tested, "contrast"),
+            replaced=replaced(ordered),
+        ),
+        frame=contrast_table(ordered, names, notes),
         figure="interactions",
-        caption="Means with 95 % intervals over seeds, averaged over the other axes. Parallel lines mean that the "
-        "effect of an axis does not depend on the other axis.",
+        caption=MEANS,
         parts=_interactions(analysis.families.interactions.contrasts),
     )
 
 
-def _interactions(contrasts: Iterable[ContrastResult]) -> list[Section]:
-    ordered = sorted(contrasts, key=lambda found: found.paired.p if found.paired else math.inf)
-    shown, omitted = ordered[:MAX_INTERACTIONS], len(ordered[MAX_INTERACTIONS:])
-    note = f" The {omitted} interactions with the largest p are omitted." * bool(omitted)
-    section = Section(
-        "Interactions",
-        "Whether the effect of an axis depends on another axis, paired by seed. “A: a2 − a1, by B: b2 − b1” is the "
-        f"difference a2 − a1 with b2, minus the difference a2 − a1 with b1.{note}",
-        frame=contrast_table(
-            shown,
-            [{"interaction": contrast.name} for contrast in shown],
-            [{"settings": str(len(contrast.contrast.settings))} for contrast in shown],
-        ),
-    )
-    return [section] if shown else []
+def _without_padding(report: Report) -> dict[str, ContrastResult]:
+    """Return the factor contrasts of the scores without padding by name; empty if they were not evaluated."""
+    if not report.has_unpadded:
+        return {}
+    analysis = report.analysis
+    metric = unpadded(stored(analysis.metric))
+    other = Analysis(analysis.frames, metric, allow_partial=analysis.allow_partial)
+    return {contrast.name: contrast for contrast in other.families.factors.contrasts}
+
+
+def _interactions(contrasts: Sequence[ContrastResult]) -> list[Section]:
+    """Return the section on the interactions with the smallest p; none without interactions."""
+    if not contrasts:
+        return []
+
+    def p_value(contrast: ContrastResult) -> float:
+        return contrast.paired.p if contrast.paired else math.inf
+
+    shown = sorted(contrasts, key=p_value)[:MAX_INTERACTIONS]
+    description = INTERACTIONS
+    if len(contrasts) > len(shown):
+        description = OMITTED.format(text=INTERACTIONS, number=len(contrasts) - len(shown))
+    names = []
+    settings = []
+    for contrast in shown:
+        names.append({"interaction": contrast.name})
+        settings.append({"settings": str(len(contrast.contrast.settings))})
+    return [Section("Interactions", description, frame=contrast_table(shown, names, settings))]
 
 
 def two_way_section(report: Report) -> Section | None:
@@ -183,143 +236,148 @@ def two_way_section(report: Report) -> Section | None:
     metric, result = report.analysis.metric, report.analysis.two_way
     if result is None:
         return None
-    rows, columns = result.axes
-    means = [summary.mean for summary in result.cells.values()]
-    worst, best = (min(means), max(means)) if higher_is_better(metric) else (max(means), min(means))
-    cells, shade, ranking = list[dict[str, str]](), list[list[int]](), list[dict[str, str]]()
+    row_axis, column_axis = result.axes
+    cells = []
+    shade = []
     for row in result.rows:
-        texts, dark = {f"{rows} \\ {columns}": row}, [0]
+        texts = {f"{row_axis} \\ {column_axis}": row}
+        darkness = [0]
         for column in result.columns:
             summary = result.cells.get((row, column))
             texts[column] = score(summary, metric) if summary else "–"
-            dark.append(
-                round(DARKEST * (summary.mean - worst) / (best - worst))
-                if summary and best != worst
-                else 0
-            )
+            darkness.append(_darkness(result, summary.mean, metric) if summary else 0)
         cells.append(texts)
-        shade.append(dark)
-    for combination in result.ranking:
-        comparison = None if combination.is_best else combination.comparison
-        cell = {
-            "combination": combination.name,
-            readable(metric): score(combination.summary, metric),
-            "verdict": verdict_of(combination) if ranking else "best",
-            "worse: p": show_p(comparison.worse_p if comparison else None),
-        }
-        equivalence = {"equivalent: p": show_p(comparison.equivalence_p if comparison else None)}
-        ranking.append(cell | (equivalence if result.margin else {}))
-    parts = [
-        Section(
-            "Ranking",
-            "The best mean is selected by these scores, so it is likely too high. Worse: one-sided paired t-tests "
-            "against all others, Bonferroni. Equivalent: one-sided paired t-tests that no other combination is better "
-            "by the margin, Holm.",
-            frame=table(ranking),
-        )
-    ]
+        shade.append(darkness)
+    ranking = []
+    for number, combination in enumerate(result.ranking):
+        ranking.append(_ranked(result, combination, metric, is_first=number == 0))
     return Section(
         "Every pair",
-        f"{readable(metric)} of every {rows} with every {columns}: mean and 95 % interval over seeds, rows and "
-        "columns by the median of their cells. Darker is better.",
+        EVERY_PAIR.format(metric=readable(metric), row=row_axis, column=column_axis),
         frame=table(cells),
         shade=shade,
-        parts=parts,
+        parts=[Section("Ranking", RANKING, frame=table(ranking))],
     )
 
 
-def _percent(fraction: float) -> str:
-    return f"{100 * fraction:.0f} %" if fraction >= 0.005 else "< 1 %"
+def _darkness(result: TwoWayResult, mean: float, metric: str) -> int:
+    """Return the background colour of a cell in percent, which increases from the worst to the best mean."""
+    means = [summary.mean for summary in result.cells.values()]
+    worst, best = min(means), max(means)
+    if not higher_is_better(metric):
+        worst, best = best, worst
+    if best == worst:
+        return 0
+    return round(DARKEST * (mean - worst) / (best - worst))
+
+
+def _ranked(
+    result: TwoWayResult, combination: Combination, metric: str, *, is_first: bool
+) -> dict[str, str]:
+    """Return a combination with its verdict; those with the best scores have no p-values."""
+    comparison = None if combination.is_best else combination.comparison
+    cells = {
+        "combination": combination.name,
+        readable(metric): score(combination.summary, metric),
+        "verdict": "best" if is_first else verdict_of(combination),
+        "worse: p": show_p(comparison.worse_p if comparison else None),
+    }
+    if result.margin:
+        cells["equivalent: p"] = show_p(comparison.equivalence_p if comparison else None)
+    return cells
+
+
+def transfer_section(report: Report) -> Section | None:
+    """Return how many pairs of variants keep order and verdict from one size to the next, or None without sizes."""
+    rows = [_transfer_row(transfer) for transfer in order_transfer(report.analysis)]
+    if not rows:
+        return None
+    return Section("Order transfer", TRANSFER.format(metric=report.metric), frame=table(rows))
+
+
+def _transfer_row(transfer: OrderTransfer) -> dict[str, str]:
+    same_order = _part(transfer.same_order, transfer.pairs, transfer.order_range)
+    same_verdict = _part(transfer.same_verdict, transfer.pairs, transfer.verdict_range)
+    return {
+        "sizes": f"{text(transfer.small)} → {text(transfer.large)}",
+        "variants": str(transfer.variants),
+        "pairs with the same order": same_order,
+        "pairs with the same verdict": same_verdict,
+        "detected at both sizes": str(transfer.detected),
+        "opposite verdicts": str(transfer.reversed),
+    }
 
 
 def _part(count: int, pairs: int, interval: Interval) -> str:
     return f"{count} of {pairs}\n{_percent(interval.low)} to {_percent(interval.high)}"
 
 
-def transfer_section(report: Report) -> Section | None:
-    """Return how many pairs of variants keep order and verdict from one size to the next, or None without sizes."""
-    rows = [
-        {
-            "sizes": f"{text(found.small)} → {text(found.large)}",
-            "variants": str(found.variants),
-            "pairs with the same order": _part(found.same_order, found.pairs, found.order_range),
-            "pairs with the same verdict": _part(
-                found.same_verdict, found.pairs, found.verdict_range
-            ),
-            "detected at both sizes": str(found.detected),
-            "opposite verdicts": str(found.reversed),
-        }
-        for found in order_transfer(report.analysis)
-    ]
-    return (
-        Section(
-            "Order transfer",
-            f"Pairs of variants with the same order of mean {report.metric} at two successive sizes (decision "
-            "accuracy; Magnusson et al. 2025), and with the same verdict, with the range in 95 % of the resamples of "
-            "seeds. With few seeds this range is narrower than a confidence interval. A random order keeps half of the "
-            "pairs. Verdicts on pairs are paired t-tests at 5 %, not adjusted; undetected at both sizes is the same "
-            "verdict. Pairs with different data or equal means are left out.",
-            frame=table(rows),
-        )
-        if rows
-        else None
-    )
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:.0f} %" if fraction >= 0.005 else "< 1 %"
 
 
 def uncertainty_section(report: Report) -> Section | None:
     """Return the standard deviation by source, and the contrasts with other intervals; None with a single seed."""
-    analysis, metric, found = report.analysis, report.analysis.metric, report.analysis.uncertainty
-    if found is None:
+    analysis, uncertainty = report.analysis, report.analysis.uncertainty
+    if uncertainty is None:
         return None
-    count = f" ({found.num_sentences:,})" if found.num_sentences else ""
-    sds = {
-        "true means of the variants": found.variant_sd,
-        "training seed": found.seed_sd,
-        f"sample of the test sentences{count}": found.sentence_sd,
-    }
-    scope = "Intervals over seeds hold for this draw of the data and this test set."
-    among = ", of the variants with the data and size of the baseline" * (
-        len(analysis.data_sets) > 1
-    )
-    lines, (correlation, interval) = [], found.correlation
-    if found.reason and examples_of(report.record.data) == "pairs":
-        lines.append(f"Test sentences are not analysed: {found.reason}.")
-    if not math.isnan(interval.low):
-        icc = (
-            f"{correlation:.2f} (95 % interval {interval.low:.2f} to {interval.high:.2f})".replace(
-                "-", "−"
-            )
-        )
-        removed = " By this estimate, averaged over variants, pairing removes this fraction of the variance."
-        lines.append(f"Intra-class correlation of seeds: {icc}.{removed * (correlation > 0)}")
-
-    def with_sentences(row: ContrastUncertainty) -> str:
-        interval, paired = row.with_sentences, row.contrast.paired
-        if interval is None or paired is None:
-            return "–"
-        return with_interval(paired.mean, interval.low, interval.high, metric, signed=True)
-
-    rows = [
-        {
-            "contrast": contrast_name(analysis, row.contrast),
-            "over seeds": difference(row.contrast.paired, metric),
-            **({} if found.reason else {"over seeds and test sentences": with_sentences(row)}),
-        }
-        for row in found.contrasts
-    ]
+    lines = []
+    if uncertainty.reason and examples_of(report.record.data) == "pairs":
+        lines.append(NOT_ANALYSED.format(reason=uncertainty.reason))
+    lines += _correlation(uncertainty)
+    parts = []
+    if uncertainty.contrasts and not uncertainty.reason:
+        rows = [_intervals(analysis, contrast) for contrast in uncertainty.contrasts]
+        parts.append(Section("Contrasts with 95 % intervals", frame=table(rows)))
+    among = SAME_GROUP if len(analysis.data_sets) > 1 else ""
     return Section(
         "Sources of uncertainty",
-        f"Standard deviation of {report.metric} by source{among}. {scope}",
-        frame=table(
-            {
-                "source": source,
-                "standard deviation": "not estimable" if sd is None else show(sd, metric),
-            }
-            for source, sd in sds.items()
-            if sd is None or not math.isnan(sd)
-        ),
+        SOURCES.format(metric=report.metric, among=among),
+        frame=table(_deviations(uncertainty, analysis.metric)),
         lines=lines,
-        parts=[Section("Contrasts with 95 % intervals", frame=table(rows))]
-        if rows and len(rows[0]) > 2
-        else [],
+        parts=parts,
     )
+
+
+def _deviations(uncertainty: Uncertainty, metric: str) -> list[dict[str, str]]:
+    """Return a row for each source whose standard deviation is known, or is known not to be estimable."""
+    sentences = "sample of the test sentences"
+    if uncertainty.num_sentences:
+        sentences += f" ({uncertainty.num_sentences:,})"
+    deviations = {
+        "true means of the variants": uncertainty.variant_sd,
+        "training seed": uncertainty.seed_sd,
+        sentences: uncertainty.sentence_sd,
+    }
+    rows = []
+    for source, deviation in deviations.items():
+        if deviation is None:
+            rows.append({"source": source, "standard deviation": "not estimable"})
+        elif not math.isnan(deviation):
+            rows.append({"source": source, "standard deviation": show(deviation, metric)})
+    return rows
+
+
+def _correlation(uncertainty: Uncertainty) -> list[str]:
+    """Return a line on the intra-class correlation of seeds; none if it has no interval."""
+    correlation, interval = uncertainty.correlation
+    if math.isnan(interval.low):
+        return []
+    value = f"{correlation:.2f} (95 % interval {interval.low:.2f} to {interval.high:.2f})"
+    removed = REMOVED if correlation > 0 else ""
+    return [CORRELATION.format(value=value.replace("-", "−"), removed=removed)]
+
+
+def _intervals(analysis: Analysis, uncertainty: ContrastUncertainty) -> dict[str, str]:
+    """Return the difference of a contrast with its interval over seeds, and over seeds and test sentences."""
+    contrast, widened = uncertainty.contrast, uncertainty.with_sentences
+    with_sentences = "–"
+    if widened and contrast.paired:
+        with_sentences = with_interval(
+            contrast.paired.mean, widened.low, widened.high, analysis.metric, signed=True
+        )
+    return {
+        "contrast": contrast_name(analysis, contrast),
+        "over seeds": difference(contrast.paired, analysis.metric),
+        "over seeds and test sentences": with_sentences,
+    }

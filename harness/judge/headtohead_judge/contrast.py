@@ -56,7 +56,9 @@ class Contrast:
     @property
     def sides(self) -> list[Side]:
         """All sides, in the order of the settings."""
-        sides = dict.fromkeys(side for setting in self.settings for side in setting)
+        sides: dict[Side, None] = {}
+        for setting in self.settings:
+            sides.update(dict.fromkeys(setting))
         return list(sides)
 
     def sides_with(self, sign: float) -> list[Side]:
@@ -67,9 +69,14 @@ class Contrast:
         return sides
 
     @property
+    def score_kinds(self) -> tuple[tuple[str, tuple[int, int] | None], ...]:
+        """The metric and source lengths of each side, each once: several if the contrast compares different scores."""
+        return tuple(dict.fromkeys((side.metric, side.lengths) for side in self.sides))
+
+    @property
     def metrics(self) -> list[str]:
         """The metrics of the sides; several if a contrast compares two metrics."""
-        return list(dict.fromkeys(side.metric for side in self.sides))
+        return list(dict.fromkeys(metric for metric, _ in self.score_kinds))
 
     @cached_property
     def _sums(self) -> dict[Side, float]:
@@ -144,9 +151,7 @@ class Contrast:
         """Return the seeds in which every side has a score, and the value of each setting ``[setting, seed]``."""
         sides = self.sides
         seeds = shared_seeds([scores.get(side, {}) for side in sides])
-        scores_by_side = np.empty((len(sides), len(seeds)))
-        for row, side in enumerate(sides):
-            scores_by_side[row] = [scores[side][seed] for seed in seeds]
+        scores_by_side = score_matrix([scores.get(side, {}) for side in sides], seeds)
         column_of = {side: column for column, side in enumerate(sides)}
         weights = np.zeros((len(self.settings), len(sides)))
         for row, setting in enumerate(self.settings):
@@ -169,6 +174,14 @@ def shared_seeds(scores: Sequence[Mapping[int, float]]) -> list[int]:
     for by_seed in scores:
         seeds &= {seed for seed, value in by_seed.items() if np.isfinite(value)}
     return sorted(seeds)
+
+
+def score_matrix(scores: Sequence[Mapping[int, float]], seeds: Sequence[int]) -> Floats:
+    """Return scores by seed as a matrix with a row for each mapping and a column for each of the seeds."""
+    matrix = np.empty((len(scores), len(seeds)))
+    for row, by_seed in enumerate(scores):
+        matrix[row] = [by_seed[seed] for seed in seeds]
+    return matrix
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from headtohead_judge import verdicts
-from headtohead_judge.block_model import pooled
+from headtohead_judge.contrast import Contrast, ScoreTable, Side, estimate_family
 from headtohead_judge.copies import copy_warnings
 from headtohead_judge.direction import direction
 from headtohead_judge.errors import HeadToHeadError, similar_or_known
@@ -26,7 +26,6 @@ from headtohead_judge.paired_tests import (
     Interval,
     Summary,
     few_seeds,
-    paired,
     seeds_needed,
     summarise,
 )
@@ -36,9 +35,6 @@ from headtohead_judge.verdicts import BETTER, UNTESTED, Judgement
 
 MAX_VARIANTS = 40
 """Maximum number of variants that an error lists."""
-
-WEIGHT = 2.0
-"""Sum of the squared weights of the scores in the difference of two variants."""
 
 Scores = Mapping[str, Mapping[str, float]]
 """Scores by variant and seed."""
@@ -178,7 +174,7 @@ def judge(  # noqa: PLR0913 - keyword-only options of the Python API
     _require_seeds(scores, is_paired, looks, sd, runs.warnings)
 
     if is_paired:
-        differences, larger = _paired_differences(scores)
+        differences, larger = _paired_differences(scores, runs.metric)
     else:
         differences, larger = _unpaired_differences(scores), {}
     if looks and len(against) not in looks.seeds:
@@ -318,25 +314,29 @@ def _deviation_within(scores: Scores) -> float | None:
     return math.sqrt(squares / degrees) if degrees else None
 
 
-def _paired_differences(scores: Scores) -> tuple[dict[str, Difference], dict[str, float]]:
+def _paired_differences(
+    scores: Scores, metric: str
+) -> tuple[dict[str, Difference], dict[str, float]]:
     """Return the differences of the variants from the first one, paired by seed, and their `larger_deviations`.
 
     Variants with a larger deviation have the variance of their own differences, the others that of the block model.
     """
     baseline, against = next(iter(scores.items()))
-    rows = {}
+    by_side = {}
     for variant, by_seed in scores.items():
-        rows[variant] = [by_seed[seed] for seed in against]
-    model, larger = pooled(rows)
+        values = [by_seed[seed] for seed in against]
+        by_side[Side(variant, metric)] = dict(enumerate(values))
+    table = ScoreTable(by_side, blocks=(tuple(by_side),))
+    contrasts = []
+    for variant in scores:
+        if variant != baseline:
+            weights = {Side(variant, metric): 1.0, Side(baseline, metric): -1.0}
+            contrasts.append(Contrast(variant, "variant", (weights,)))
     differences = {}
-    for variant, row in rows.items():
-        if variant == baseline:
-            continue
-        difference = paired(row, rows[baseline])
-        if model and variant not in larger and baseline not in larger:
-            difference = model.moderated(difference, WEIGHT)
-        differences[variant] = difference
-    return differences, larger
+    for contrast, estimate in zip(contrasts, estimate_family(contrasts, table), strict=True):
+        differences[contrast.name] = estimate.difference
+    ((_, larger),) = table.pooled_blocks
+    return differences, {side.variant: ratio for side, ratio in larger.items()}
 
 
 def _unpaired_differences(scores: Scores) -> dict[str, Difference]:

@@ -260,14 +260,7 @@ def compared(folder: Path) -> Iterator[tuple[str, Any, Any]]:
         ):
             numbers = judged.setdefault(frozenset(weights_of(found).items()), own)
             judged.setdefault(frozenset(weights_of(found, -1).items()), exchanged(own))
-            words = ("better", "worse") if found["metric"].endswith(HIGHER) else ("worse", "better")
-            if found["metric"].startswith("heads/") or found.get("against_metric"):
-                words = ("larger", "smaller")
-            direction = (
-                "undetected" if numbers["holm_p"] > 0.05 else words[int(numbers["difference"] <= 0)]
-            )
-            if direction != "undetected" and family == "interactions":
-                direction = "significant"
+            direction = direction_of(found, numbers, family)
             printed = dict(found)
             for prefix, name in (("", "interval"), ("size_", "size_interval")):
                 ends = found[name] or {}
@@ -279,6 +272,18 @@ def compared(folder: Path) -> Iterator[tuple[str, Any, Any]]:
                 for name, value in numbers.items()
                 if printed[name] is not None
             )
+
+
+def direction_of(contrast: Mapping[str, Any], numbers: Mapping[str, Any], family: str) -> str:
+    """Return the direction of a contrast with these recomputed numbers."""
+    if numbers["holm_p"] > 0.05:
+        return "undetected"
+    if family == "interactions":
+        return "significant"
+    is_larger = numbers["difference"] > 0
+    if contrast["metric"].startswith("heads/") or contrast.get("against_metric"):
+        return "larger" if is_larger else "smaller"
+    return "better" if is_larger == contrast["metric"].endswith(HIGHER) else "worse"
 
 
 def differs(printed: Any, value: Any) -> bool:

@@ -106,6 +106,17 @@ def track_scores(clone: Path) -> list[tuple[str, list[float], int]]:
     return chain
 
 
+def seeds_needed(difference: float, sd: float) -> str:
+    """Return the number of seeds of each side for a power of 80 %, or a dash for more than 1,000."""
+    for n in range(2, 1001):
+        noncentrality = -difference / sd * math.sqrt(n / 2)
+        critical = stats.t.isf(0.025, 2 * n - 2)
+        ends = [stats.nct.sf(critical, 2 * n - 2, sign * noncentrality) for sign in (1, -1)]
+        if np.nansum(ends) >= 0.8:
+            return str(n)
+    return "–"
+
+
 def recomputed_records(page: Path, clones: Sequence[Path]) -> Iterator[tuple[str, Any, Any]]:
     """Yield a name, the printed and the recomputed value of every cell of the two tables."""
     parts = page.read_text(encoding="utf-8").replace("−", "-").split("<!-- end -->")
@@ -132,19 +143,7 @@ def recomputed_records(page: Path, clones: Sequence[Path]) -> Iterator[tuple[str
             values["stored seeds"] = ", ".join(
                 str(len(side)) if side else "–" for side in (before, now)
             )
-            values["seeds needed"] = "–"
-            if claimed < 0:
-                for n in range(2, 1001):
-                    noncentrality, critical = (
-                        -claimed / sd * math.sqrt(n / 2),
-                        stats.t.isf(0.025, 2 * n - 2),
-                    )
-                    ends = [
-                        stats.nct.sf(critical, 2 * n - 2, sign * noncentrality) for sign in (1, -1)
-                    ]
-                    if np.nansum(ends) >= 0.8:
-                        values["seeds needed"] = str(n)
-                        break
+            values["seeds needed"] = seeds_needed(claimed, sd) if claimed < 0 else "–"
             if short:
                 scale = math.sqrt(1 / len(before) + 1 / len(now))
                 value = (np.mean(before) + price - np.mean(now)) / scale

@@ -648,6 +648,10 @@ def contrast_cells(
     return ""
 
 
+P_FIELDS = {"Holm p": "holm_p", "paired t p": "paired_p", "sign-flip p": "sign_flip_p"}
+"""Columns of p-values, and their fields in ``answer.json``."""
+
+
 def expected_of_contrast(
     page: Page, contrast: Mapping[str, Any], column: str, cell: str
 ) -> Sequence[float] | None:
@@ -664,28 +668,28 @@ def expected_of_contrast(
     if column.startswith(("size", "interval of the size")):
         tost = [min(contrast["size_p"], 1.0)] if "TOST p" in cell and "<" not in cell else []
         return leveled(size) + tost + [0.001] * ("TOST p <" in cell)
-    if column in ("Holm p", "paired t p", "sign-flip p"):
-        p = contrast[
-            {"Holm p": "holm_p", "paired t p": "paired_p", "sign-flip p": "sign_flip_p"}[column]
-        ]
-        if cell.startswith("<"):
-            return [0.001] if p < 0.0005 else [p]
-        return [p]
+    if column in P_FIELDS:
+        p = contrast[P_FIELDS[column]]
+        return [0.001] if cell.startswith("<") and p < 0.0005 else [p]
     values = page.differences(contrast)
     if column == "effect":
         return [hedges(values)] if values is not None and cell not in ("–", "") else []
-    if column == "settings":
-        return settings(page, contrast, cell)
     if column == "over seeds":
         return page.interval_of(contrast) if values is not None else []
-    if column == "as expected":
-        return agreement(page, contrast, cell)
     if column == "difference in validation loss":
         return gap_of(page, contrast)
-    if column == "in steps of the baseline":
-        steps = {own["contrast"]: own["baseline_steps"] for own in page.answer["training"]["gaps"]}
-        return [steps_of(steps[contrast["name"]], page)] if NUMBER.search(cell) else []
-    return None
+    readers = {
+        "settings": settings,
+        "as expected": agreement,
+        "in steps of the baseline": steps_of_gap,
+    }
+    return readers[column](page, contrast, cell) if column in readers else None
+
+
+def steps_of_gap(page: Page, contrast: Mapping[str, Any], cell: str) -> Sequence[float | None]:
+    """Return the steps of the baseline that a difference in loss is worth; nothing for a cell without a number."""
+    steps = {gap["contrast"]: gap["baseline_steps"] for gap in page.answer["training"]["gaps"]}
+    return [steps_of(steps[contrast["name"]], page)] if NUMBER.search(cell) else []
 
 
 def agreement(page: Page, contrast: Mapping[str, Any], cell: str) -> Sequence[float | None]:

@@ -38,7 +38,7 @@ def test_every_invariant_holds_or_does_not_apply():
 @case_table(("family", "name"), ENTRIES, default=3)
 def test_no_entry_has_an_unexpected_violation(family, name):
     config = tiny_config(architecture="decoder-only", **{family: name})
-    if find_incompatibility(config, {}, REGISTRY) is None:
+    if find_incompatibility(config, {}) is None:
         subject = Subject(config)
         found = {key: rule(subject) for key, rule in BY_NAME.items() if rule.scope != "training"}
         assert unexpected(found) == {}
@@ -70,7 +70,7 @@ def test_every_layer_of_a_pattern_has_the_geometry_of_its_style():
     halved = tiny_config(
         architecture="decoder-only", attention={"decoder": ["split-heads", "differential"]}
     )
-    assert "differ in heads" in find_incompatibility(halved, {}, REGISTRY)
+    assert "differ in heads" in find_incompatibility(halved, {})
 
 
 FAULTS = []

@@ -17,7 +17,6 @@ from headtohead.planning.compatibility import find_incompatibility
 from headtohead.planning.lengths import choose_probes
 from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.plugins.dataset import Corpus, Pair
-from headtohead.plugins.registry import current
 from headtohead.schema.run_config import DataConfig, VocabularyConfig
 from headtohead.testing.dataset_invariants import DatasetSubject, labels_belong_to_words
 from headtohead.training.evaluate import teacher_forced
@@ -274,14 +273,14 @@ def test_a_microbatched_step_equals_a_whole_step(tmp_path):
 def test_what_cannot_read_sequences_is_excluded_with_the_reason(tmp_path):
     data = prepare(config_of().data, tmp_path)
     longest = data.record["longest"]
-    assert find_incompatibility(config_of(), longest, current()) is None
+    assert find_incompatibility(config_of(), longest) is None
     for sections, reason in [
         ({"model": {"architecture": "encoder-decoder"}}, "dataset 'mqar' has no sources to encode"),
         ({"evaluate": {"decode": "greedy"}}, "dataset 'mqar' has no sources to translate"),
         ({"evaluate": {"decode": "non-autoregressive"}}, "requires an encoder"),
     ]:
-        assert reason in find_incompatibility(config_of(**sections), longest, current())
-    assert find_pitfalls(config_of(), current(), 0.0) == ()
+        assert reason in find_incompatibility(config_of(**sections), longest)
+    assert find_pitfalls(config_of(), 0.0) == ()
     probe = choose_probes(None, data)[0]
     assert probe.source == ""
     assert probe.target in {

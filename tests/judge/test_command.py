@@ -140,6 +140,7 @@ REFUSED: dict[str, tuple[str, bytes, str]] = {
     "a short row": ("csv", lines(*ROWS, ("new", 7)), "line 14 has 2 values for 3 columns"),
     "a column twice": ("csv", lines(*((*row, row[2]) for row in ROWS), header="variant,seed,accuracy,accuracy"),
                        "the table has the column 'accuracy' twice; remove or rename one of them"),
+    "half a surrogate pair": ("jsonl", records().replace(b'"new"', b'"\\ud800"'), "row 7: 'utf-8' codec can't encode"),
     "an open quote": ("csv", lines(*ROWS, ('"new', 7, 1)), "not a CSV table (unexpected end of data)"),
     "UTF-16": ("csv", lines().decode().encode("utf-16"), "not a CSV table ('utf-8' codec can't decode byte 0xff"),
     "no score": ("csv", lines(*changed(8, accuracy="")), "row 8: 'accuracy' of variant 'new', seed 2 has no number"),

@@ -9,7 +9,6 @@ from headtohead.config.identity import run_hash
 from headtohead.config.labels import label_at
 from headtohead.errors import HeadToHeadError
 from headtohead.planning.compatibility import find_incompatibility
-from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
 from headtohead.testing import INVARIANTS, Subject, tiny_config
 from made import refused
@@ -141,6 +140,6 @@ def test_mistakes_in_patterns_are_one_line():
     }
     for family, (pattern, reason) in reasons.items():
         config = tiny_config(**{family: {"decoder": pattern}})
-        assert find_incompatibility(config, {}, current()).startswith(reason)
+        assert find_incompatibility(config, {}).startswith(reason)
     with pytest.raises(HeadToHeadError, match="expected one entry"):
         tiny_config(masking={"decoder": []})

@@ -1,6 +1,6 @@
 """Every pitfall has a measurement and a text."""
 
-from headtohead.planning.pitfalls import CONSEQUENCES
+from headtohead.planning.pitfalls import RULES
 from headtohead.plugins.registry import current
 from headtohead_notebooks.page.descriptions import PITFALL_TEXTS
 from headtohead_notebooks.pitfalls import MEASUREMENTS
@@ -12,4 +12,5 @@ def test_exactly_the_defined_pitfalls_have_a_measurement_and_a_text() -> None:
         for style in current().entries["attention"]
         for name in current().attention(style).pitfalls
     }
-    assert set(MEASUREMENTS) == of_styles | set(CONSEQUENCES) == set(PITFALL_TEXTS)
+    of_rules = {rule.name for rule in RULES}
+    assert set(MEASUREMENTS) == of_styles | of_rules == set(PITFALL_TEXTS)

@@ -11,7 +11,7 @@ SOUND = {"train": {"epochs": 1}}
 
 def names(raw):
     config = resolve(SOUND | raw)
-    return [pitfall.name for pitfall in find_pitfalls(config, current())]
+    return [pitfall.name for pitfall in find_pitfalls(config)]
 
 
 def test_a_sound_configuration_has_no_pitfalls():
@@ -65,7 +65,7 @@ def test_unmasked_cross_attention_to_the_decoder_is_two_pitfalls():
 )
 def test_a_row_split_without_a_leak_is_no_pitfall(leak, expected):
     config = resolve(SOUND | {"data": {"split": "row"}})
-    assert [pitfall.name for pitfall in find_pitfalls(config, current(), leak)] == expected
+    assert [pitfall.name for pitfall in find_pitfalls(config, leak)] == expected
 
 
 @pytest.mark.parametrize(("by_row", "expected"), [(True, ["positions by batch row"]), (False, [])])

@@ -13,7 +13,7 @@ from headtohead.planning.record import experiment_record, run_record
 from headtohead.planning.stacking import local_stacks
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.positional import Positional
-from headtohead.plugins.registry import current, register
+from headtohead.plugins.registry import register
 from made import plugin_of, refused
 
 PAIR = "design: [{product: {positional: [sinusoidal, rotary]}}]\n"
@@ -197,7 +197,7 @@ def test_the_error_of_a_failing_plugin_names_its_distribution():
 
     register(plugin_of(positional={"broken": Broken}))
     config = resolve({"train": {"epochs": 1}, "positional": "broken"})
-    assert refused(find_incompatibility, config, {}, current()).endswith(
+    assert refused(find_incompatibility, config, {}).endswith(
         "(python): incompatible_with of positional 'broken' raised ZeroDivisionError: division by zero"
     )
 
@@ -220,7 +220,7 @@ def test_an_incompatibility_without_a_reason_is_refused(result):
 
     register(plugin_of(positional={"short": Short}))
     config = resolve({"train": {"epochs": 1}, "positional": "short"})
-    assert refused(find_incompatibility, config, {"source": 9, "target": 9}, current()).endswith(
+    assert refused(find_incompatibility, config, {"source": 9, "target": 9}).endswith(
         f"incompatible_with of positional 'short' returned {result!r}; return a reason, or None if the entry is "
         "compatible"
     )
@@ -434,9 +434,7 @@ def test_a_style_with_a_hook_of_self_attention_is_excluded_from_cross_attention(
     style = type("Own", (Attention,), {hook: lambda self, *arguments: arguments[0]})
     register(plugin_of(attention={"own": style}))
     reasons = [
-        find_incompatibility(
-            resolve({"train": {"epochs": 1}, "attention": attention}), {}, current()
-        )
+        find_incompatibility(resolve({"train": {"epochs": 1}, "attention": attention}), {})
         for attention in ("own", {"cross": "own"}, {"encoder": "own", "decoder": "own"})
     ]
     assert reasons == ["own is defined for self-attention; use another attention.cross"] * 2 + [

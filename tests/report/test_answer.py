@@ -316,7 +316,7 @@ def test_an_effect_that_depends_on_another_axis_or_a_zip_is_given_by_the_values_
     for variant in record["variants"]:
         variant["axes"]["train.lr"] = 0.001 * variant["axes"]["model.heads"]
     for contrast in record["contrasts"]:
-        for effect in contrast["effects"]:
+        for effect in contrast.get("effects", ()):
             if effect["axis"] == "model.heads":
                 effect["axis"] = "model.heads and train.lr"
     file.write_text(json.dumps(record))

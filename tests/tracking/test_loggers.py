@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from headtohead.plugin import Answer
 from headtohead.plugins import registry
 from headtohead.plugins.launcher import WorkerPlugins
 from headtohead.storage.run_directory import RunDirectory, checksums
@@ -373,6 +374,36 @@ def test_the_shipper_process_logs_with_a_plugin_file_and_ends_with_its_parent(
         process.stdin.close()
         assert process.wait(timeout=30) == 0
     assert steps_in(folder) == recorded_steps(folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("parts", [1.0, 0.5, 0.0], ids=["whole", "killed", "no report"])
+def test_the_shipper_process_logs_the_answer_that_its_parent_sends_as_a_whole(
+    make_experiment: MakeExperiment, tmp_path: Path, parts: float
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "loggers.md").read_text("utf-8")
+    plugin = tmp_path / "answers.py"
+    plugin.write_text(re.findall(r"```python\n(.*?)```", page, re.DOTALL)[1], encoding="utf-8")
+    folder = make_experiment(axes=AXES)
+    answer = Answer(
+        text="Rotary is better. " * 10_000,  # longer than a pipe holds
+        rows=[],
+        cautions=[],
+        setup="",
+        scores={},
+        contrasts=[],
+        verdicts={"rotary": "baseline"},
+        report={},
+    )
+    sent = pickle.dumps(answer)
+    plugins = pickle.dumps(WorkerPlugins(((str(plugin), plugin.read_bytes()),)))
+    command = [sys.executable, "-m", "headtohead.tracking.shipper", str(folder), "answer"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        process.communicate(plugins + sent[: round(parts * len(sent))], timeout=60)
+    assert process.returncode == 0
+    logged = tmp_path / "quickstart.txt"
+    expected = f"{answer.text}\nrotary: baseline\n" if parts == 1 else None
+    assert (logged.read_text() if logged.exists() else None) == expected
 
 
 @pytest.mark.parametrize("writable", [True, False])

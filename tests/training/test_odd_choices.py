@@ -15,7 +15,6 @@ from headtohead.errors import HeadToHeadError
 from headtohead.planning.compatibility import find_incompatibility, longest_sequences
 from headtohead.planning.lengths import decoding_limit
 from headtohead.plugins.dataset import Corpus, Pair
-from headtohead.plugins.registry import current
 from headtohead.schema.run_config import DataConfig, RunConfig, changed
 from headtohead.storage.stack import ResumePoints
 from headtohead.testing.tiny import tiny_config, tiny_data
@@ -215,7 +214,7 @@ FORCED = {"test/loss", "test/perplexity", "test/token_accuracy", "test/loss_unpa
 def test_each_notebooks_choices_train_to_the_end(name: str) -> None:
     config = resolve({"recipe": name, **RECIPES[name][0]})
     data = prepare(config.data, cache_root())
-    assert find_incompatibility(config, data.record["longest"], current()) is None
+    assert find_incompatibility(config, data.record["longest"]) is None
     stack = trained(config, [1, 2], data)
     results, translations = score_test_split(
         stack, data, decoding_limit(config, data.longest_target)
@@ -261,7 +260,7 @@ def test_a_probe_without_a_target_reads_the_runs_translation_or_is_refused() -> 
 
 def reason(longest: Mapping[str, int] | None = None, **raw: Any) -> str | None:
     config = resolve({"train": {"epochs": 1}} | raw)
-    return find_incompatibility(config, longest or {"source": 9, "target": 11}, current())
+    return find_incompatibility(config, longest or {"source": 9, "target": 11})
 
 
 ONE_EPOCH = {"epochs": 1, "batch_size": 8}

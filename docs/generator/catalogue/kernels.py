@@ -10,7 +10,6 @@ from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.cuda import AttentionKernel, attention_kernel
 from headtohead.model.transformer import Transformer
 from headtohead.planning.compatibility import find_incompatibility
-from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
 from headtohead.testing.tiny import tiny_config
 
@@ -56,7 +55,7 @@ def kernels_page(styles: Sequence[str], encodings: Sequence[str]) -> str:
 def kernel(style: str, encoding: str) -> AttentionKernel | None:
     """Return the kernel of the decoder's self-attention and the reason, or None if they are incompatible."""
     config = _config(style, encoding)
-    if find_incompatibility(config, {"source": WIDTH, "target": WIDTH}, current()):
+    if find_incompatibility(config, {"source": WIDTH, "target": WIDTH}):
         return None
     module = _attention(config)
     if module.has_fast_path:

@@ -14,7 +14,6 @@ from headtohead.model.geometry import find_geometry
 from headtohead.planning.compatibility import find_incompatibility
 from headtohead.plugins.component import BuildContext
 from headtohead.plugins.positional import Positional
-from headtohead.plugins.registry import current
 
 D_MODEL, HEADS, LAYERS, TIME = 32, 4, 2, 16
 SEED = 1
@@ -108,7 +107,7 @@ def incompatibility(
         except HeadToHeadError as error:
             reason = str(error).removeprefix("configuration: ")
             continue
-        reason = find_incompatibility(config, longest or {}, current())
+        reason = find_incompatibility(config, longest or {})
         if reason is None:
             return None
     return reason

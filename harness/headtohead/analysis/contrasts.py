@@ -20,7 +20,7 @@ from headtohead.analysis.agreement import (
 from headtohead.analysis.scores import Scores, missing_scores, score_mismatch, scores_of
 from headtohead.config.labels import listed, text
 from headtohead.schema.experiment_file import Expectation
-from headtohead.storage.contrasts import ContrastRecord
+from headtohead.storage.contrasts import BALANCED, ContrastRecord
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import counted, decimals_of, higher_is_better, readable, show
 from headtohead_judge.contrast import Contrast, Estimate, Setting, Side, estimate_family, with_sign
@@ -128,11 +128,6 @@ class ContrastResult:
     def variants(self) -> list[str]:
         """The slugs of all variants of the tested settings."""
         return list(dict.fromkeys(side.variant for side in self.contrast.sides))
-
-    @property
-    def compared(self) -> list[str]:
-        """The slugs of the variants with a positive weight, once for each setting."""
-        return [side.variant for side in self.contrast.sides_with(1.0)]
 
     @property
     def references(self) -> list[str]:
@@ -444,8 +439,8 @@ def _mismatch(scores: Scores, contrast: Contrast) -> str:
                     break
             else:
                 sum_of[side.variant] = weight
-        unbalanced = [slug for slug, total in sum_of.items() if total]
-        if unbalanced:
+        unbalanced = [slug for slug, total in sum_of.items() if abs(total) > BALANCED]
+        if len(unbalanced) > 1:
             first, second, *_ = unbalanced
             return score_mismatch(scores.frames, first, second, metric) or ""
     return ""

@@ -52,6 +52,17 @@ seeds: $seeds
 metrics: {primary: test/exact_match, report: [test/loss, valid/loss]}
 """)
 
+DATA = Template("        - &$task {dataset: $task, $options}")
+CONTRAST = Template("""\
+  - {name: $name,
+     variant: {$family: $entry, data: *$task}, against: {$family: $other, data: *$task}}""")
+LOSS_CONTRAST = Template("""\
+  - {name: $name,
+     variant: {$family: $entry, data: *$task}, against: {$family: $other, data: *$task}, metric: test/loss}""")
+
+ADVICE = "choose another file with --output"
+NOT_ONE = "{file} registers {entries}; h2h card takes a file with one entry of {families}"
+
 
 @click.command("card")
 @click.argument(
@@ -89,9 +100,7 @@ def command(
 
     name, text = experiment_of(file)
     page = output or Path(f"{name}.md")
-    refuse_foreign(
-        page, lambda content: b"h2h card" in content, advice := "choose another file with --output"
-    )
+    refuse_foreign(page, lambda content: b"h2h card" in content, ADVICE)
     path = Path(f"card-{name}.yaml")
     for new, content in ((path, text), (Path("card-text.txt"), english_text())):
         if new.exists():
@@ -111,10 +120,9 @@ def command(
     )
     if not result.complete:
         sys.exit(1)
-    with writing(page, advice):
-        write_text(
-            page, card(read_report(result.experiment, file=path), file.read_text(encoding="utf-8"))
-        )
+    report = read_report(result.experiment, file=path)
+    with writing(page, ADVICE):
+        write_text(page, card(report, file.read_text(encoding="utf-8")))
     echo(f"page: {page}")
 
 
@@ -122,10 +130,13 @@ def english_text() -> str:
     """Return the topics of Python's ``help``, every line once, about 330 kB; Python versions differ in them."""
     from pydoc_data.topics import topics
 
-    lines = (
-        " ".join(line.split()) for name in sorted(topics) for line in topics[name].splitlines()
-    )
-    return "\n".join(dict.fromkeys(line for line in lines if line.strip("|+-=*~^ ")))
+    lines: dict[str, None] = {}
+    for name in sorted(topics):
+        for line in topics[name].splitlines():
+            words = " ".join(line.split())
+            if words.strip("|+-=*~^ "):
+                lines[words] = None
+    return "\n".join(lines)
 
 
 def experiment_of(file: Path) -> tuple[str, str]:
@@ -138,13 +149,23 @@ def experiment_of(file: Path) -> tuple[str, str]:
     use_files([file])
     entries = find_entries((), [file])
     if len(entries) != 1 or entries[0].family not in BASELINES:
-        found = listed([entry.label for entry in entries])
-        raise HeadToHeadError(
-            f"{file} registers {found}; h2h card takes a file with one entry of {listed([*BASELINES])}"
-        )
+        registered = listed([entry.label for entry in entries])
+        families = listed(list(BASELINES))
+        raise HeadToHeadError(NOT_ONE.format(file=file, entries=registered, families=families))
     family, entry = entries[0].family, entries[0].name
     others = BASELINES[family]
-    return entry, FILE.substitute(
+    data = []
+    contrasts = []
+    for task, options in TASKS.items():
+        data.append(DATA.substitute(task=task, options=options))
+        template = LOSS_CONTRAST if task == "text" else CONTRAST
+        for other in others:
+            label = other.strip("{}").removeprefix("name: ")
+            name = json.dumps(f"{entry} against {label}, {task}")
+            contrasts.append(
+                template.substitute(name=name, family=family, entry=entry, other=other, task=task)
+            )
+    text = FILE.substitute(
         name=f"card-{entry}",
         component=json.dumps(os.path.relpath(file)),
         family=family,
@@ -152,16 +173,8 @@ def experiment_of(file: Path) -> tuple[str, str]:
         baselines=", ".join(others),
         first=others[0],
         task=next(iter(TASKS)),
-        data="\n".join(
-            f"        - &{task} {{dataset: {task}, {options}}}" for task, options in TASKS.items()
-        ),
-        contrasts="\n".join(
-            f"  - {{name: {json.dumps(f'{entry} against {label}, {task}')},\n"
-            f"     variant: {{{family}: {entry}, data: *{task}}}, against: {{{family}: {other}, data: *{task}}}"
-            f"{', metric: test/loss' * (task == 'text')}}}"
-            for task in TASKS
-            for other in others
-            for label in [other.strip("{}").removeprefix("name: ")]
-        ),
+        data="\n".join(data),
+        contrasts="\n".join(contrasts),
         seeds=6,
     )
+    return entry, text

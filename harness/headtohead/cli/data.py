@@ -131,7 +131,7 @@ def _counted(counts: Mapping[str, int]) -> str:
 def _example(data: PreparedData, has_sources: bool) -> str:
     """Return the first pair of train, which shows exchanged columns and wrong encodings."""
     train = data.splits["train"]
-    target = single_line(data.tokenisers["target"].unit.readable(train.target_text[0]))
+    target = single_line(data.tokenisers["target"].unit.plain_text(train.target_text[0]))
     if not has_sources:
         return target
     return f"{single_line(train.source_text[0])} → {target}"

@@ -48,6 +48,8 @@ def command(
     """Write the report of EXPERIMENT, a file, a name or a folder."""
     from headtohead.config.project import reports_folder
     from headtohead.errors import HeadToHeadError
+    from headtohead.report.answer_file import answer_file
+    from headtohead.report.score_table import score_table
     from headtohead.report.writing import read_report, write_files
     from headtohead.storage.progress import experiment_file, find_experiment
 
@@ -55,20 +57,18 @@ def command(
         raise HeadToHeadError(f"--figures writes the report; leave out --format {form}")
     if click.get_current_context().meta.get("plugin_files"):
         load_plugins()  # for the metrics of its datasets
-    folder, file = find_experiment(experiment, runs), experiment_file(experiment)
+    folder = find_experiment(experiment, runs)
+    file = experiment_file(experiment)
     report = read_report(folder, allow_partial=allow_partial, file=file)
-    if form == "text":
-        further = [name for name in figure_formats if name != "svg"]
-        paths = write_files(report, reports_folder(runs, reports), further)
-        echo(*paths.lines)
-        echo(f"report:   {paths.html}", f"markdown: {paths.markdown}", f"table:    {paths.csv}")
-        if figure_formats:
-            echo(f"figures:  {paths.folder / 'figures'}")
-    elif form == "json":
-        from headtohead.report.answer_file import answer_file
-
+    if form == "json":
         echo_text(answer_file(report))
-    else:
-        from headtohead.report.score_table import score_table
-
+        return
+    if form == "latex":
         echo_text(score_table(report))
+        return
+    further = [name for name in figure_formats if name != "svg"]
+    paths = write_files(report, reports_folder(runs, reports), further)
+    echo(*paths.lines)
+    echo(f"report:   {paths.html}", f"markdown: {paths.markdown}", f"table:    {paths.csv}")
+    if figure_formats:
+        echo(f"figures:  {paths.folder / 'figures'}")

@@ -98,11 +98,19 @@ def _entries(names: tuple[str, ...], uri: str | None) -> dict[str, type[Logger]]
 
 
 def _answer(folder: Path, reports_root: Path, *, allow_partial: bool) -> Answer | None:
-    """Return the answer of an experiment; None and a note if its runs cannot be analysed."""
+    """Return the answer of an experiment; None and a note if its runs cannot be analysed.
+
+    Raises:
+        HeadToHeadError: If the record of the experiment is damaged, or the report's folder has a symbolic link.
+    """
     from headtohead.errors import HeadToHeadError
     from headtohead.report.trackers import tracked_answer
     from headtohead.report.writing import read_report
+    from headtohead.storage.experiment import ExperimentDirectory
+    from headtohead.storage.paths import inside
 
+    experiment = ExperimentDirectory.read(folder)
+    inside(reports_root, experiment.name, tree=True)
     try:
         report = read_report(folder, allow_partial=allow_partial)
         return tracked_answer(report, reports_root)

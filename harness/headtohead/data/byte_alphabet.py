@@ -38,7 +38,7 @@ def written(text: str) -> str:
     return "".join(ALPHABET[byte] for byte in text.encode("utf-8", "surrogatepass"))
 
 
-def readable(tokens: Sequence[str]) -> str:
+def text_of(tokens: Sequence[str]) -> str:
     """Return the text of tokens in the alphabet; a character whose bytes are incomplete becomes ``�``."""
     characters = "".join(tokens)
     content = bytes(BYTES[character] for character in characters if character in BYTES)

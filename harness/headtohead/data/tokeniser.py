@@ -64,12 +64,12 @@ class Unit:
         if self.name == "text-number":
             return byte_alphabet.numbers(tokens)
         if self.is_text:
-            return byte_alphabet.readable(tokens)
+            return byte_alphabet.text_of(tokens)
         if self.name in ("character", "subword"):
             return " ".join("".join(tokens).replace(subwords.WORD_START, " ").split())
         return " ".join(tokens)
 
-    def readable(self, prepared: str) -> str:
+    def plain_text(self, prepared: str) -> str:
         """Return a prepared text as people read it."""
         return self.join(prepared.split()) if self.is_text else prepared
 
@@ -118,7 +118,7 @@ class Tokeniser:
     def unknown(self, text: str) -> list[str]:
         """Return the different tokens of a raw text that the vocabulary lacks, as people read them."""
         tokens = dict.fromkeys(token for token in self.tokens(text) if token not in self.vocabulary)
-        return [self.unit.readable(token) for token in tokens]
+        return [self.unit.plain_text(token) for token in tokens]
 
     def beginning(self, text: str, most: int) -> str:
         """Return the beginning of a text, of at most ``most`` tokens.

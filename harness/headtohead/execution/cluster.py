@@ -10,7 +10,7 @@ import signal
 import socket
 import time
 import uuid
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from hashlib import sha256
@@ -45,18 +45,11 @@ class ClusterLauncher(Launcher):
         Raises:
             HeadToHeadError: If a machine refuses to train a stack.
         """
-        calls = {
-            job: self.run(job, workers) for job in jobs
-        }  # a generator starts at its first step
+        calls = {job: self.run(job, workers) for job in jobs}  # each starts at its first step
         try:
             while calls:
-                with without_working_directory():
-                    ends = [
-                        (job, end)
-                        for job, call in islice(calls.items(), workers)
-                        if (end := next(call)) is not None
-                    ]
-                for job, end in ends:
+                ends = _ended(dict(islice(calls.items(), workers)))
+                for job, end in ends.items():
                     calls.pop(job).close()
                     if isinstance(end, str):
                         raise HeadToHeadError(f"node {end}")
@@ -94,11 +87,10 @@ class ClusterLauncher(Launcher):
             )
         try:
             # A separate process frees its memory at its end, and ends when this process is killed.
-            return next(
-                end.code for end in LocalLauncher().launch([job], workers=1) if end is not None
-            )
+            ends = [end for end in LocalLauncher().launch([job], workers=1) if end is not None]
         except HeadToHeadError as error:
             return str(error)
+        return ends[0].code
 
     @staticmethod
     def lost(job: Job, reason: str) -> int:
@@ -108,14 +100,22 @@ class ClusterLauncher(Launcher):
         return -signal.SIGKILL
 
 
+def _ended(calls: Mapping[Job, Generator[int | str | None]]) -> dict[Job, int | str]:
+    """Advance every call, and return the results of those that have ended."""
+    ends = {}
+    with without_working_directory():
+        for job, call in calls.items():
+            end = next(call)
+            if end is not None:
+                ends[job] = end
+    return ends
+
+
 @cache
 def code_version() -> str:
     """Return the version and a hash of the installed code, which must be equal on both machines."""
-    packages = [
-        importlib.import_module(name) for name in ("headtohead", MODULES[0].partition(".")[0])
-    ]
-    sources = [
-        path for package in packages for path in sorted(Path(package.__path__[0]).rglob("*.py"))
-    ]
-    code = b"".join(path.read_bytes() for path in sources)
+    code = b""
+    for name in ("headtohead", MODULES[0].partition(".")[0]):
+        folder = Path(importlib.import_module(name).__path__[0])
+        code += b"".join(path.read_bytes() for path in sorted(folder.rglob("*.py")))
     return f"{versions()['headtohead']} (code {sha256(code).hexdigest()[:8]})"

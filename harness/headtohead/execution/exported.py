@@ -26,12 +26,10 @@ from headtohead.errors import HeadToHeadError
 from headtohead.storage.record import Record, Sha256, read_record, required_record
 from headtohead.storage.run import RunRecord
 
-WEIGHTS, CONFIG, VOCABULARIES, CARD = (
-    "model.safetensors",
-    "config.json",
-    "vocabulary.json",
-    "README.md",
-)
+WEIGHTS = "model.safetensors"
+CONFIG = "config.json"
+VOCABULARIES = "vocabulary.json"
+CARD = "README.md"
 LOADED = (WEIGHTS, CONFIG, VOCABULARIES)
 """The files that `load` reads; an imported checkpoint may have no vocabularies."""
 
@@ -101,19 +99,21 @@ def write_exported(
         HeadToHeadError: If the folder cannot be written.
     """
     portable = RunRecord.model_validate(_without_folders(record.to_json()))
-    texts = {CONFIG: _json(ExportRecord(run=portable)), CARD: card}
-    if words is not None:
-        tokenisers = words.tokenisers
-        texts[VOCABULARIES] = _json(
-            ExportedVocabularies(source=tokenisers["source"], target=tokenisers["target"])
-        )
-        texts |= {
-            TOKENIZERS[side]: text for side in SIDES if (text := tokenisers[side].unit.subwords)
-        }
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
     # The largest file is written first: a full disk leaves the earlier model.
     contents = {WEIGHTS: save(tensors, {"format": "pt"})}
-    contents |= {name: text.encode() for name, text in texts.items()}
+    contents[CONFIG] = _json(ExportRecord(run=portable)).encode()
+    contents[CARD] = card.encode()
+    if words is not None:
+        tokenisers = words.tokenisers
+        vocabularies = ExportedVocabularies(
+            source=tokenisers["source"], target=tokenisers["target"]
+        )
+        contents[VOCABULARIES] = _json(vocabularies).encode()
+        for side in SIDES:
+            subwords = tokenisers[side].unit.subwords
+            if subwords:
+                contents[TOKENIZERS[side]] = subwords.encode()
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
     contents[MANIFEST] = _json(ManifestRecord(files=hashes)).encode()
     with files.writing(folder, "free space, or choose another folder"):
@@ -131,9 +131,9 @@ def read_exported(folder: Path) -> tuple[RunRecord, PreparedData | None]:
         HeadToHeadError: If a file is damaged, missing, or read by `load` without a sha256 in the manifest.
     """
     hashes = required_record(ManifestRecord, folder / MANIFEST, AGAIN).files
-    unlisted = [name for name in LOADED if name not in hashes and os.path.lexists(folder / name)]
-    if unlisted:
-        raise HeadToHeadError(f"{MANIFEST} has no sha256 of '{folder / unlisted[0]}'; {AGAIN}")
+    for name in LOADED:
+        if name not in hashes and os.path.lexists(folder / name):
+            raise HeadToHeadError(f"{MANIFEST} has no sha256 of '{folder / name}'; {AGAIN}")
     for name in hashes.keys() - {CARD}:
         path = folder / name
         if not path.is_file():
@@ -158,7 +158,9 @@ def _without_folders(value: Any) -> Any:
         return PurePath(value).name or value
     if isinstance(value, dict):
         return {name: _without_folders(inner) for name, inner in value.items()}
-    return [_without_folders(inner) for inner in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_without_folders(inner) for inner in value]
+    return value
 
 
 def _json(record: Record) -> str:

@@ -58,24 +58,12 @@ def masked_heads(path: Path, *, decode: bool = True, fresh: bool = False) -> dic
                 f"run '{path.name}' was imported without sentences; ablating heads requires the test sentences of "
                 "a run that was trained by headtohead"
             )
-        words, limit = run.data.target_vocabulary, run.decoding_limit
-        translate = translator(run.config.evaluate, words, limit) if decode else None
+        translate = None
+        if decode:
+            words = run.data.target_vocabulary
+            translate = translator(run.config.evaluate, words, run.decoding_limit)
         whole, heads = head_effects(run.model, run.data, translate)
-        probes = read_probes(path)
-        for head in heads:
-            try:
-                maps = [
-                    probe["heads"][head["role"]][head["layer"]][head["head"]] for probe in probes
-                ]
-            except (IndexError, KeyError) as error:
-                raise HeadToHeadError(
-                    f"the attention maps of run '{path.name}' lack a head of its model"
-                ) from error
-            for name in ("entropy", "distance"):
-                values = [
-                    value for statistics in maps if (value := statistics.get(name)) is not None
-                ]
-                head |= {name: sum(values) / len(values)} if values else {}
+        _add_map_statistics(path, heads)
         record = {
             "format": 1,
             "split": "test",
@@ -85,6 +73,25 @@ def masked_heads(path: Path, *, decode: bool = True, fresh: bool = False) -> dic
         }
         run_writer.add_result(HEADS, record)
     return record
+
+
+def _add_map_statistics(path: Path, heads: Sequence[dict[str, Any]]) -> None:
+    """Add the mean entropy and distance of a run's attention maps to the record of each head."""
+    probes = read_probes(path)
+    for head in heads:
+        try:
+            maps = [probe["heads"][head["role"]][head["layer"]][head["head"]] for probe in probes]
+        except (IndexError, KeyError) as error:
+            raise HeadToHeadError(
+                f"the attention maps of run '{path.name}' lack a head of its model"
+            ) from error
+        for name in ("entropy", "distance"):
+            values = []
+            for statistics in maps:
+                if statistics.get(name) is not None:
+                    values.append(statistics[name])
+            if values:
+                head[name] = sum(values) / len(values)
 
 
 def head_effects(
@@ -107,49 +114,43 @@ def head_effects(
         raise UndefinedError(
             "the attention style has no output projection in which heads could be masked; use a style with projections"
         )
-    split, config = data.splits["test"], model.config
+    records: list[dict[str, Any]] = []
+    masks: list[Masks] = []
+    for number, attention in enumerate(model.attentions):
+        context = attention.context
+        heads = range(context.geometry.output_heads)
+        for head in heads:
+            masks.append((number, [head]))
+            masks.append((number, [kept for kept in heads if kept != head]))
+            records.append({"role": context.role, "layer": context.layer or 0, "head": head})
+    (whole,) = _scores(model, data, [(0, ())], translate)
+    changes = []
+    for start in range(0, len(masks), TOGETHER):
+        for scores in _scores(model, data, masks[start : start + TOGETHER], translate):
+            changes.append({name: scores[name] - whole[name] for name in whole})
+    for index, record in enumerate(records):
+        record["without-one"] = changes[2 * index]
+        record["only-one"] = changes[2 * index + 1]
+    return whole, records
+
+
+def _scores(
+    model: Transformer, data: PreparedData, masks: Sequence[Masks], translate: Translator | None
+) -> list[dict[str, float]]:
+    """Return the test scores of copies of a model, each with other masked heads."""
+    config = model.config
+    split = data.splits["test"]
     tensors = split_tensors(config, data, torch.device("cpu"), ("test",))["test"]
     rows = distinct_sources(split, config.evaluate.test_limit)
-
-    def scores(masks: Sequence[Masks]) -> list[dict[str, float]]:
-        scored = score(masked(model, data, masks), tensors, rows, translate)
-        found = [
-            {LOSS.name: scored.forced.metrics(member)[LOSS.name]} for member in range(len(masks))
-        ]
-        for values, translations in zip(found, scored.translations or (), strict=False):
-            values |= collect(data, split, rows, translations).scores(
-                task_metrics(config.data.dataset)
-            )
-        return found
-
-    (whole,) = scores([(0, ())])
-    contexts = [attention.context for attention in model.attentions]
-    heads = [
-        (number, head)
-        for number, own in enumerate(contexts)
-        for head in range(own.geometry.output_heads)
-    ]
-    masks: list[Masks] = []
-    for number, head in heads:
-        masks += [
-            (number, [head]),
-            (number, [other for own, other in heads if own == number and other != head]),
-        ]
-    changes = iter(
-        {name: values[name] - whole[name] for name in whole}
-        for start in range(0, len(masks), TOGETHER)
-        for values in scores(masks[start : start + TOGETHER])
-    )
-    return whole, [
-        {
-            "role": contexts[number].role,
-            "layer": contexts[number].layer or 0,
-            "head": head,
-            "without-one": next(changes),
-            "only-one": next(changes),
-        }
-        for number, head in heads
-    ]
+    scored = score(masked(model, data, masks), tensors, rows, translate)
+    scores = []
+    for member in range(len(masks)):
+        scores.append({LOSS.name: scored.forced.metrics(member)[LOSS.name]})
+    if scored.translations is not None:
+        task = task_metrics(config.data.dataset)
+        for values, translations in zip(scores, scored.translations, strict=False):
+            values |= collect(data, split, rows, translations).scores(task)
+    return scores
 
 
 def head_metrics(heads: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -160,17 +161,17 @@ def head_metrics(heads: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """
     metrics: dict[str, float] = {}
     for role in dict.fromkeys(head["role"] for head in heads):
-        own = [head for head in heads if head["role"] == role]
-        layers = [
-            [head for head in own if head["layer"] == layer]
-            for layer in sorted({h["layer"] for h in own})
-        ]
-        best = [min(layer, key=lambda head: head["only-one"][LOSS.name]) for layer in layers]
-        for effect, chosen in (("without-one", own), ("only-one", best)):
-            for name in own[0][effect]:
-                metrics[f"heads/{role}/{effect}/{name}"] = sum(
-                    head[effect][name] for head in chosen
-                ) / len(chosen)
+        heads_of_role = [head for head in heads if head["role"] == role]
+        best_by_layer: dict[int, Mapping[str, Any]] = {}
+        for head in heads_of_role:
+            best = best_by_layer.setdefault(head["layer"], head)
+            if head["only-one"][LOSS.name] < best["only-one"][LOSS.name]:
+                best_by_layer[head["layer"]] = head
+        best_heads = [best_by_layer[layer] for layer in sorted(best_by_layer)]
+        for effect, averaged in (("without-one", heads_of_role), ("only-one", best_heads)):
+            for name in averaged[0][effect]:
+                total = sum(head[effect][name] for head in averaged)
+                metrics[f"heads/{role}/{effect}/{name}"] = total / len(averaged)
     return metrics
 
 

@@ -45,7 +45,9 @@ def refuse_precision(planned: Plan, device: str) -> None:
     """Raise for the first variant with bfloat16 on a processor that emulates it, or tf32 without CUDA."""
     from headtohead.model import precision
 
-    for variant in planned.variants if device == "cpu" else ():
+    if device != "cpu":
+        return
+    for variant in planned.variants:
         chosen = variant.config.train.precision
         if chosen == "tf32":
             raise HeadToHeadError(

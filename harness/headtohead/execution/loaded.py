@@ -157,11 +157,11 @@ class LoadedRun:
             target_ids: ``[batch, time]`` with padding on the right; starts with <sos> if the vocabulary has it. A run
                 on a text has the ids of the text here, and ``source_ids`` of shape ``[batch, 0]``.
         """
-        source, target = source_ids.unsqueeze(0), target_ids.unsqueeze(0)
+        source = source_ids.unsqueeze(0)
+        target = target_ids.unsqueeze(0)
         with torch.no_grad(), matmul_precision(self.model):
-            logits: Tensor = self.model(source, self.lengths(source), target, self.lengths(target))[
-                0
-            ]
+            stacked = self.model(source, self.lengths(source), target, self.lengths(target))
+        logits: Tensor = stacked[0]
         return logits
 
     def translate(self, sentences: Sequence[str]) -> list[str]:
@@ -202,28 +202,25 @@ class LoadedRun:
                 f"run '{self.path.name}' translates; leave out --tokens, --temperature and --seed"
             )
         tokeniser = self.data.tokenisers["target"]
-        words, longest = tokeniser.vocabulary, self.record.data["longest"]["target"]
+        words = tokeniser.vocabulary
+        longest = self.record.data["longest"]["target"]
         ids = words.encode(tokeniser.tokens(prompt))
         if not ids:
             raise HeadToHeadError(
                 "the prompt is empty; type at least one character that occurs in the training text"
             )
+        specials = [words.words.index(word) for word in SPECIALS if word in words.words]
         generator = torch.Generator().manual_seed(seed)
         with matmul_precision(self.model):
             for _ in range(tokens):
-                context = torch.tensor([[ids[1 - longest :]]])
-                logits = self.model(
-                    context[..., :0], self.lengths(context) * 0, context, self.lengths(context)
-                )
-                last = logits[0, 0, -1].float()
-                last[
-                    [words.words.index(word) for word in SPECIALS if word in words.words]
-                ] = -torch.inf
+                last = self._target_logits(ids[1 - longest :])[-1].float()
+                last[specials] = -torch.inf
                 if temperature:
-                    chosen = torch.multinomial(
-                        (last / temperature).softmax(-1), 1, generator=generator
-                    )
-                ids.append(int(chosen if temperature else last.argmax()))
+                    probabilities = (last / temperature).softmax(-1)
+                    chosen = torch.multinomial(probabilities, 1, generator=generator)
+                else:
+                    chosen = last.argmax()
+                ids.append(int(chosen))
         return tokeniser.decode(ids)
 
     @torch.no_grad()
@@ -235,17 +232,23 @@ class LoadedRun:
         """
         words = sequence.split()
         plain = [re.sub(r"^\[(.+)\]$", r"\1", word) for word in words]
-        chosen = [index for index, word in enumerate(words) if word != plain[index]] or [
-            len(words) - 1
-        ]
+        labelled = [index for index, word in enumerate(words) if word != plain[index]]
+        if not labelled:
+            labelled = [len(words) - 1]
         ids = self.data.tokenise(" ".join(plain), "target")[:-1]  # without <eos>
-        context = torch.tensor([[ids]])
         with matmul_precision(self.model):
-            logits = self.model(
-                context[..., :0], self.lengths(context) * 0, context, self.lengths(context)
-            )[0, 0]
+            logits = self._target_logits(ids)
         labels = logits[len(ids) - len(words) :].argmax(-1)
-        return self.data.decode(labels[chosen].tolist(), until_eos=False)
+        return self.data.decode(labels[labelled].tolist(), until_eos=False)
+
+    def _target_logits(self, ids: Sequence[int]) -> Tensor:
+        """Return the logits ``[time, vocab]`` of target ids without a source."""
+        target = torch.tensor([[list(ids)]])
+        no_source = target[..., :0]
+        logits: Tensor = self.model(
+            no_source, self.lengths(target) * 0, target, self.lengths(target)
+        )
+        return logits[0, 0]
 
     def generate(self, source_ids: Sequence[int]) -> list[int]:
         """Return the generated target ids of a single source.
@@ -270,9 +273,8 @@ class LoadedRun:
 
     def unknown_words(self, sentence: str) -> list[str]:
         """Return the different tokens of a sentence or a prompt that the run's vocabulary lacks, in order."""
-        if (
-            examples_of(self.record.data) == "sequences"
-        ):  # brackets mark the words that are labelled
+        if examples_of(self.record.data) == "sequences":
+            # Brackets mark the words that are labelled.
             sentence = sentence.replace("[", "").replace("]", "")
         return self.data.tokenisers["source"].unknown(sentence)
 
@@ -280,14 +282,15 @@ class LoadedRun:
     def decode(self, encoded: Sequence[Sequence[int]]) -> list[list[int]]:
         """Return the generated ids of each source, independent of the other sources."""
         if self.config.evaluate.decode != "non-autoregressive":
-            found = translate_each(self.model, encoded, self.decoding_limit, self.ends)
-            return [[index for index in ids if index != self.pad] for ids in found]
+            padded = translate_each(self.model, encoded, self.decoding_limit, self.ends)
+            return [[index for index in ids if index != self.pad] for ids in padded]
         decoded = []
         for ids in encoded:
             source = torch.tensor([[list(ids)]])
             lengths = self.lengths(source)
             logits = self.model(source, lengths, torch.zeros_like(source), lengths)
-            decoded.append([index for index in logits[0, 0].argmax(-1).tolist() if index != 0])
+            best = logits[0, 0].argmax(-1).tolist()
+            decoded.append([index for index in best if index != 0])
         return decoded
 
     @property
@@ -306,11 +309,9 @@ class LoadedRun:
 
     def lengths(self, ids: Tensor) -> Tensor:
         """Return the number of tokens without padding, ``[member, batch]``."""
-        return (
-            torch.full(ids.shape[:-1], ids.shape[-1])
-            if self.pad is None
-            else (ids != self.pad).sum(-1)
-        )
+        if self.pad is None:
+            return torch.full(ids.shape[:-1], ids.shape[-1])
+        return (ids != self.pad).sum(-1)
 
     def _refuse_undefined(self) -> None:
         reason = NO_TRANSLATION.get(self.config.evaluate.decode)
@@ -339,23 +340,22 @@ def load(
     Raises:
         HeadToHeadError: If the run does not exist, is not DONE, or has a damaged checkpoint.
     """
-    exported = all(Path(run, name).is_file() for name in (CONFIG, WEIGHTS))
-    path = Path(run) if exported else find_run(run, runs_folder(given=runs))
-    directory = RunDirectory(path)
-    if exported:
+    is_exported = all(Path(run, name).is_file() for name in (CONFIG, WEIGHTS))
+    if is_exported:
+        path = Path(run)
         record, words = read_exported(path)
+        weights = path / WEIGHTS
+        config = parsed_options(record.config, path.name)
+        kind = _class_of(path, record)
     else:
+        path = find_run(run, runs_folder(given=runs))
+        directory = RunDirectory(path)
         directory.require_done()
         record = directory.record
-    config = parsed_options(record.config, path.name)
-    # A plugin may have a class for a run.
-    kind = next(
-        (found for found in current().manager.hook.on_load(run=path, record=record) if found),
-        LoadedRun,
-    )
-    if not exported:
+        config = parsed_options(record.config, path.name)
+        kind = _class_of(path, record)
         words = kind.read_words(directory, record, config)
-    weights = path / WEIGHTS if exported else directory.verified(CHECKPOINT)
+        weights = directory.verified(CHECKPOINT)
     if record.imported is not None:
         sizes = record.imported.words["source"], record.imported.words["target"]
     else:
@@ -372,6 +372,15 @@ def load(
             model.to(dtype)
     model.load_member(0, tensors)
     return kind(path, config, model.eval(), words, record)
+
+
+def _class_of(path: Path, record: RunRecord) -> type[LoadedRun]:
+    """Return the class that a plugin has for a run, or `LoadedRun`."""
+    for kind in current().manager.hook.on_load(run=path, record=record):
+        if kind is not None:
+            loaded_class: type[LoadedRun] = kind
+            return loaded_class
+    return LoadedRun
 
 
 @contextmanager

@@ -59,29 +59,36 @@ class Watcher:
 
     def tick(self) -> None:
         """Show the current steps; called a few times per second."""
-        existing = [
-            folder for folder in self.folders if folder.exists
-        ]  # a halved stack has no folder
+        existing = []
+        for folder in self.folders:
+            if folder.exists:  # a halved stack has no folder
+                existing.append(folder)
         training = [folder for folder in existing if folder.path.name not in self.finished]
-        now = time.monotonic()
         if self.bar is not None:
-            done = float(len(self.folders) - len(training))
-            for folder in training:
-                if progress := folder.read_progress():
-                    done += 0.98 * min(1.0, progress["step"] / max(1, progress["steps"]))
-            description = f"{_size(existing)}{_losses(training)}"
-            self.bar.update(
-                self.task, completed=done, total=len(self.folders), description=description
-            )
-        elif now - self.printed >= LINE_SECONDS:
-            self.printed = now
-            for folder in training:
-                progress = folder.read_progress()
-                if progress and progress["step"] < progress["steps"]:
-                    steps = f"step {progress['step']:,} of {progress['steps']:,}"
-                    self.print(
-                        f"{folder.record.title}: {steps}{_losses([folder])} ({now - self.started:.0f} s)"
-                    )
+            self._update_bar(existing, training)
+        elif time.monotonic() - self.printed >= LINE_SECONDS:
+            self.printed = time.monotonic()
+            self._print_steps(training)
+
+    def _update_bar(self, existing: Sequence[StackFolder], training: Sequence[StackFolder]) -> None:
+        """Draw the part of all steps that is done; the last 2 % of a stack are its scores."""
+        assert self.bar is not None
+        done = float(len(self.folders) - len(training))
+        for folder in training:
+            progress = folder.read_progress()
+            if progress is not None:
+                done += 0.98 * min(1.0, progress["step"] / max(1, progress["steps"]))
+        description = f"{_size(existing)}{_losses(training)}"
+        self.bar.update(self.task, completed=done, total=len(self.folders), description=description)
+
+    def _print_steps(self, training: Sequence[StackFolder]) -> None:
+        """Print the step and the loss of each stack in training."""
+        seconds = time.monotonic() - self.started
+        for folder in training:
+            progress = folder.read_progress()
+            if progress is not None and progress["step"] < progress["steps"]:
+                steps = f"step {progress['step']:,} of {progress['steps']:,}"
+                self.print(f"{folder.record.title}: {steps}{_losses([folder])} ({seconds:.0f} s)")
 
     def ended(self, folder: StackFolder, code: int) -> None:
         """Print a line about the end of the process of a stack."""
@@ -90,9 +97,8 @@ class Watcher:
         if code not in {exits.BUSY, exits.OOM}:
             self.finished.add(folder.path.name)
         number = f"[{min(len(self.finished), self.total)}/{self.total}]"
-        self.print(
-            f"{number} {_describe_end(folder, code)} ({time.monotonic() - self.started:.0f} s)"
-        )
+        seconds = time.monotonic() - self.started
+        self.print(f"{number} {_describe_end(folder, code)} ({seconds:.0f} s)")
         self.tick()
 
     def close(self) -> None:
@@ -104,66 +110,73 @@ class Watcher:
 def _describe_end(folder: StackFolder, code: int) -> str:
     """Return a line about the end of a stack: its runs, the worker's notes and the reasons of failures."""
     record = folder.record
+    if code == exits.BUSY:
+        return f"{record.title}: waiting for another process that trains it"
+    remaining = len(folder.open_runs())
+    if code == exits.OOM and remaining == 1:
+        number = record.num_microbatches
+        return f"{record.title}: out of memory; retrying with {number} microbatches"
+    if code == exits.OOM and remaining:
+        return f"{record.title}: out of memory; its {remaining} runs start again in two stacks"
     statuses = [run.status for run in folder.runs()]
     done = sum(status.state == states.DONE for status in statuses)
     runs = "; ".join([f"{done} of {len(statuses)} runs done", *record.notes])
     if code == exits.OK and done == len(statuses):
         return f"{record.title}: {runs}{_losses([folder])}"
-    if code == exits.BUSY:
-        return f"{record.title}: waiting for another process that trains it"
-    if code == exits.OOM and (left := len(folder.open_runs())):
-        parts = f"retrying with {record.num_microbatches} microbatches"
-        return f"{record.title}: out of memory; {parts if left == 1 else f'its {left} runs start again in two stacks'}"
-    others = sorted(
-        {f"{status.state} ({status.reason})" for status in statuses if status.state != states.DONE}
-    )
-    return f"{record.title}: {'; '.join([runs, *others])}"
+    reasons = set()
+    for status in statuses:
+        if status.state != states.DONE:
+            reasons.add(f"{status.state} ({status.reason})")
+    return f"{record.title}: {'; '.join([runs, *sorted(reasons)])}"
 
 
 def _losses(folders: Sequence[StackFolder]) -> str:
     """Return the training losses of stacks at their last evaluations as ``, loss 2.1 to 3.4``, or an empty text."""
-    progress = [folder.read_progress() for folder in folders]
-    found = sorted(loss for stack in progress if stack and (loss := stack.get("loss")) is not None)
-    ends = dict.fromkeys(f"{loss:.4g}" for loss in (found[0], found[-1])) if found else ()
-    return f", loss {' to '.join(ends)}" if ends else ""
+    losses = []
+    for folder in folders:
+        progress = folder.read_progress()
+        loss = progress.get("loss") if progress else None
+        if loss is not None:
+            losses.append(loss)
+    if not losses:
+        return ""
+    ends = dict.fromkeys([f"{min(losses):.4g}", f"{max(losses):.4g}"])
+    return f", loss {' to '.join(ends)}"
 
 
 def _size(folders: Sequence[StackFolder]) -> str:
+    """Return the number of runs and stacks."""
     runs = sum(len(folder.open_runs()) for folder in folders)
     return f"{counted(runs, 'run')} in {counted(len(folders), 'stack')}"
 
 
 def failure_lines(experiment: Path, directories: Iterable[str]) -> Iterator[str]:
     """Yield a line for each distinct reason of an experiment's failed runs, with the path of a log."""
-    logs = {
-        member.directory: log
-        for folder in stack_folders(experiment)
-        if (log := folder.path / "worker.log").exists()
-        for member in folder.record.members
-    }
+    logs: dict[str, Path] = {}
+    for folder in stack_folders(experiment):
+        log = folder.path / "worker.log"
+        if log.exists():
+            logs |= {member.directory: log for member in folder.record.members}
     failed: dict[str, list[str]] = {}
     for name in directories:
         status = RunDirectory(experiment / name).status
         if status.state in states.FAILURES:
-            failed.setdefault(
-                f"{status.state}: {status.reason or 'no reason was recorded'}", []
-            ).append(name)
+            reason = f"{status.state}: {status.reason or 'no reason was recorded'}"
+            failed.setdefault(reason, []).append(name)
     for reason, names in failed.items():
-        shown = next(
-            (
-                f"; log with the traceback: {shown_path(logs[name])}"
-                for name in names
-                if name in logs
-            ),
-            "",
-        )
-        yield f"{len(names)} {reason}{shown}"
+        line = f"{len(names)} {reason}"
+        with_log = [name for name in names if name in logs]
+        if with_log:
+            line += f"; log with the traceback: {shown_path(logs[with_log[0]])}"
+        yield line
 
 
 def next_step(counts: Mapping[str, int], command: str = "the same command") -> str:
     """Return advice how to continue with a command, from the runs by state; empty if all runs have results."""
-    found = {state for state, count in counts.items() if count}
-    steps = [f"{command} resumes"] if found - states.FINAL else []
-    return ", and ".join(
-        steps + [f"{command} with --retry retrains the failed runs"] * bool(found & states.FAILURES)
-    )
+    present = {state for state, count in counts.items() if count}
+    steps = []
+    if present - states.FINAL:
+        steps.append(f"{command} resumes")
+    if present & states.FAILURES:
+        steps.append(f"{command} with --retry retrains the failed runs")
+    return ", and ".join(steps)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -55,12 +56,8 @@ def reproduce(run: Path | str, runs: Path) -> tuple[bool, str]:
         )
     for config in stacks[0].configs().values():
         parsed_options(config, path.name)
-    # An experiment that cannot be written is reproduced in a temporary folder.
-    own = (
-        nullcontext(inside(path.parent, ".reproduced")) if os.access(path.parent, os.W_OK) else None
-    )
-    with own or tempfile.TemporaryDirectory(prefix="h2h-") as workspace:
-        folder = _copy(stacks[0], inside(Path(workspace), path.name))
+    with _workspace(path.parent) as workspace:
+        folder = _copy(stacks[0], inside(workspace, path.name))
         machine = Machine(LocalLauncher(), folder.record.device, workers=1)
         stopped = run_stacks([folder], machine, folder.experiment)
         new = RunDirectory(folder.experiment / path.name)
@@ -68,6 +65,16 @@ def reproduce(run: Path | str, runs: Path) -> tuple[bool, str]:
             reason = stopped or new.status.reason
             raise HeadToHeadError(f"the reproduction of '{path.name}' ended {new.state}: {reason}")
         return _compare(original, new)
+
+
+@contextmanager
+def _workspace(experiment: Path) -> Iterator[Path]:
+    """Yield the folder of reproductions; for an experiment that cannot be written, a temporary one."""
+    if os.access(experiment, os.W_OK):
+        yield inside(experiment, ".reproduced")
+        return
+    with tempfile.TemporaryDirectory(prefix="h2h-") as folder:
+        yield Path(folder)
 
 
 def _copy(stack: StackFolder, experiment: Path) -> StackFolder:
@@ -85,24 +92,33 @@ def _copy(stack: StackFolder, experiment: Path) -> StackFolder:
 def _compare(original: RunDirectory, new: RunDirectory) -> tuple[bool, str]:
     new_weights = checkpoint.load_weights(new.verified(CHECKPOINT))
     old_weights = checkpoint.load_weights(original.verified(CHECKPOINT), new_weights)
-    distance = max(
-        float((old_weights[name] - new_weights[name]).abs().max()) for name in old_weights
-    )
-    equal_weights = all(torch.equal(old_weights[name], new_weights[name]) for name in old_weights)
-    before, after = (run.results.metrics if run.results else {} for run in (original, new))
-    different = [
-        f"{name} {_number(before[name])} then, {_number(after.get(name))} now"
-        for name in before
-        if not name.startswith(MACHINE_METRICS) and before[name] != after.get(name)
-    ]
-    name, record = original.path.name, original.record
-    if equal_weights and not different:
+    distance = 0.0
+    are_weights_equal = True
+    for name, weights in old_weights.items():
+        distance = max(distance, float((weights - new_weights[name]).abs().max()))
+        are_weights_equal &= torch.equal(weights, new_weights[name])
+    old_metrics = _metrics(original)
+    new_metrics = _metrics(new)
+    different = []
+    for name, value in old_metrics.items():
+        new_value = new_metrics.get(name)
+        if not name.startswith(MACHINE_METRICS) and value != new_value:
+            different.append(f"{name} {_number(value)} then, {_number(new_value)} now")
+    name = original.path.name
+    record = original.record
+    if are_weights_equal and not different:
         return True, f"{name}: weights and scores are bit-for-bit equal"
     config = parsed_options(record.config, name)
     changed = ", ".join(drift(record.versions, record.sources, plugins_of(config)))
     scores = ", ".join(different) or "scores are equal"
-    weights = f"weights differ by at most {distance:.2g}"
-    return False, f"{name}: {weights}; {scores}; changed since: {changed or 'no recorded version'}"
+    return False, (
+        f"{name}: weights differ by at most {distance:.2g}; {scores}; changed since: "
+        f"{changed or 'no recorded version'}"
+    )
+
+
+def _metrics(run: RunDirectory) -> Mapping[str, float | None]:
+    return run.results.metrics if run.results else {}
 
 
 def _number(value: float | None) -> str:

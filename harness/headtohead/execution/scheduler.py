@@ -11,10 +11,9 @@ import re
 import signal
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
-from itertools import groupby
 from pathlib import Path
 
 from headtohead import files
@@ -124,9 +123,8 @@ def execute(plan: Plan, machine: Machine, cache: Path, command: str) -> Outcome:
             files.write_json(experiment / EXPERIMENT, experiment_record(plan, command).to_json())
             try:
                 folders = _lay_out_study(plan, machine, cache)
-            except (
-                LeaseLost
-            ):  # released while this process was suspended; the lock still keeps others out
+            except LeaseLost:
+                # Released while this process was suspended; the lock still keeps others out.
                 folders = _lay_out_study(plan, machine, cache)
     outcome = Outcome()
     if folders:
@@ -152,26 +150,24 @@ def _is_recorded(plan: Plan) -> bool:
 
 def run_stacks(folders: Sequence[StackFolder], machine: Machine, experiment: Path) -> str | None:
     """Train stacks; return the reason if the execution stopped early, else None."""
+    run_hashes = {run_hash for folder in folders for run_hash in folder.record.hashes}
     with closing(Watcher(folders, has_bar=not machine.launcher.in_process)) as watcher:
-        return _Execution(machine, watcher, experiment).run(
-            {run for folder in folders for run in folder.record.hashes}
-        )
+        return _Execution(machine, watcher, experiment).run(run_hashes)
 
 
 def final_states(plan: Plan, runs: Sequence[PlannedRun] | None = None) -> Counter[str]:
     """Count the current states of a plan's runs, or of some of them."""
-    return Counter(
-        observe(run.path(plan.directory)).state for run in (plan.runs if runs is None else runs)
-    )
+    counted_runs = plan.runs if runs is None else runs
+    return Counter(observe(run.path(plan.directory)).state for run in counted_runs)
 
 
 def stacks_of(experiment: Path, run_hashes: Set[str]) -> list[StackFolder]:
     """Return the stacks of an experiment that contain any of these runs."""
-    return [
-        folder
-        for folder in stack_folders(experiment)
-        if not run_hashes.isdisjoint(folder.record.hashes)
-    ]
+    folders = []
+    for folder in stack_folders(experiment):
+        if not run_hashes.isdisjoint(folder.record.hashes):
+            folders.append(folder)
+    return folders
 
 
 def _lay_out_study(plan: Plan, machine: Machine, cache: Path) -> list[StackFolder]:
@@ -180,25 +176,30 @@ def _lay_out_study(plan: Plan, machine: Machine, cache: Path) -> list[StackFolde
     Existing stacks keep their members. If another process has laid them out, the leases decide which process trains
     them. The caller holds the layout lock.
     """
-    paths = {run.run_hash: inside(plan.directory, run.directory) for run in pending(plan)}
-    # Another process may have finished runs since planning.
-    runs = [
-        run for run in pending(plan) if RunDirectory(paths[run.run_hash]).state not in states.FINAL
-    ]
-    remaining = {run.run_hash: run.directory for run in runs}
-    folders = stacks_of(plan.directory, remaining.keys())
+    paths: dict[str, Path] = {}
+    runs = []
+    for run in pending(plan):
+        path = inside(plan.directory, run.directory)
+        if RunDirectory(path).state not in states.FINAL:  # no other process has finished it
+            paths[run.run_hash] = path
+            runs.append(run)
+    folders = stacks_of(plan.directory, paths.keys())
+    assigned = set()
     for folder in folders:
-        # The name of an archived run's new directory has all axes of the current design.
-        members = tuple(
-            member.model_copy(
-                update={"directory": remaining.pop(member.run_hash, member.directory)}
-            )
-            for member in folder.record.members
-        )
+        assigned |= folder.record.hashes
+        members = []
+        for member in folder.record.members:
+            # The name of an archived run's new directory has all axes of the current design.
+            new_path = paths.get(member.run_hash)
+            directory = member.directory if new_path is None else new_path.name
+            members.append(member.model_copy(update={"directory": directory}))
         folder.change(
-            cache=str(cache), timeout_seconds=machine.timeout_seconds, deaths=0, members=members
+            cache=str(cache),
+            timeout_seconds=machine.timeout_seconds,
+            deaths=0,
+            members=tuple(members),
         )
-    unassigned = [run for run in runs if run.run_hash in remaining]
+    unassigned = [run for run in runs if run.run_hash not in assigned]
     missing = [run for run in runs if not (paths[run.run_hash] / RUN).exists()]
     new_stacks = machine.stacks(plan, unassigned, len(folders))
     _, threads = machine.share(len(folders) + len(new_stacks))
@@ -208,9 +209,9 @@ def _lay_out_study(plan: Plan, machine: Machine, cache: Path) -> list[StackFolde
             writer.plan(run_record(plan, run))
         for folder in folders:
             folder.record_execution(lease, {paths[run.run_hash] for run in missing})
-        return folders + [
-            new_stack(plan, members, machine, cache, threads, lease) for members in new_stacks
-        ]
+        for stack_runs in new_stacks:
+            folders.append(new_stack(plan, stack_runs, machine, cache, threads, lease))
+    return folders
 
 
 def new_stack(
@@ -223,11 +224,14 @@ def new_stack(
 ) -> StackFolder:
     """Lay out a stack of planned runs with existing directories."""
     config = plan.variant_of(runs[0]).config
+    probes = []
+    for probe in plan.probes:
+        with_target = _with_target(plan, runs[0], probe)
+        if with_target is not None:
+            probes.append(with_target)
     record = StackRecord(
         members=tuple(StackMember.model_validate(run, from_attributes=True) for run in runs),
-        probes=tuple(
-            record for probe in plan.probes if (record := _with_target(plan, runs[0], probe))
-        ),
+        probes=tuple(probes),
         threads=threads,
         device=machine.device,
         num_microbatches=config.train.num_microbatches,
@@ -253,23 +257,26 @@ def _with_target(plan: Plan, run: PlannedRun, probe: ProbeSentence) -> ProbeSent
 
     Returns None if a sentence is empty or has a refused word, or if there is no reference and the run cannot translate.
     """
-    data, config = plan.data_of(run), plan.variant_of(run).config
+    data = plan.data_of(run)
+    config = plan.variant_of(run).config
     try:
         source = data.tokenise(probe.source, "source")
-        sides = [source] if "encoder" in config.roles else []
-        sides += [] if probe.target is None else [data.tokenise(probe.target, "target")]
-        if not all(sides):
+        if "encoder" in config.roles and not source:
+            return None
+        if probe.target is not None and not data.tokenise(probe.target, "target"):
             return None
     except UndefinedError:
         return None
     if probe.target is not None:
         return probe.model_copy(update={"target_from": "file"})
-    for split in (data.splits[name] for name in ("test", "valid", "train")):
+    for name in ("test", "valid", "train"):
+        split = data.splits[name]
         for ids, target in zip(split.source, split.target_text, strict=True):
             if len(ids) == len(source) and list(ids) == source:
                 return probe.model_copy(update={"target": target, "target_from": "reference"})
-    can_translate = config.evaluate.decode in ("greedy", "non-autoregressive")
-    return probe.model_copy(update={"target_from": "translation"}) if can_translate else None
+    if config.evaluate.decode in ("greedy", "non-autoregressive"):
+        return probe.model_copy(update={"target_from": "translation"})
+    return None
 
 
 class _Execution:
@@ -289,34 +296,38 @@ class _Execution:
         self.left = run_hashes
         while self.left:
             with layout_lock(self.experiment):
-                records = {
-                    folder.path: folder.record for folder in stacks_of(self.experiment, self.left)
-                }
+                folders = stacks_of(self.experiment, self.left)
+                records = {folder.path: folder.record for folder in folders}
             self.left = set()
-            workers, _ = self.machine.share(len(records))
-            plugins = worker_plugins()
-            jobs = [
-                Job(path, self.machine.device, record.threads, plugins)
-                for path, record in records.items()
-            ]
-            log.info("training %d stacks, %d at a time", len(jobs), workers)
-            ends = self.machine.launcher.launch(jobs, workers)
-            try:
-                for end in ends:
-                    if end is None:
-                        self.watcher.tick()
-                        continue
-                    log.info("stack %s ended with exit code %d", end.job.stack.name, end.code)
-                    with layout_lock(self.experiment):
-                        stopped = self._ended(
-                            StackFolder(end.job.stack), records[end.job.stack], end.code
-                        )
-                    if stopped:
-                        return stopped
-            finally:
-                getattr(ends, "close", lambda: None)()  # a plugin's iterator may have none
+            stopped = self._run_round(records)
+            if stopped is not None:
+                return stopped
             if self.left:
                 time.sleep(BUSY_SECONDS)
+        return None
+
+    def _run_round(self, records: Mapping[Path, StackRecord]) -> str | None:
+        """Train stacks to the end of their workers; return the reason if the execution stops early."""
+        workers, _ = self.machine.share(len(records))
+        plugins = worker_plugins()
+        jobs = []
+        for path, record in records.items():
+            jobs.append(Job(path, self.machine.device, record.threads, plugins))
+        log.info("training %d stacks, %d at a time", len(jobs), workers)
+        ends = self.machine.launcher.launch(jobs, workers)
+        try:
+            for end in ends:
+                if end is None:
+                    self.watcher.tick()
+                    continue
+                log.info("stack %s ended with exit code %d", end.job.stack.name, end.code)
+                stack = end.job.stack
+                with layout_lock(self.experiment):
+                    stopped = self._ended(StackFolder(stack), records[stack], end.code)
+                if stopped is not None:
+                    return stopped
+        finally:
+            getattr(ends, "close", lambda: None)()  # a plugin's iterator may have none
         return None
 
     def _ended(self, folder: StackFolder, record: StackRecord, code: int) -> str | None:
@@ -333,24 +344,32 @@ class _Execution:
             self.waiting.add(folder.path)
             return None
         self.waiting.discard(folder.path)
+        return self._repeated_failure(folder)
+
+    def _repeated_failure(self, folder: StackFolder) -> str | None:
+        """Count the failure of a stack; return the reason to stop if `EQUAL_FAILURES` stacks failed in the same way."""
         statuses = [run.status for run in folder.runs()]
-        if all(status.state == states.FAILED for status in statuses):
-            for signature in {str(status.signature) for status in statuses}:
-                self.failures[signature].add(folder.path.name)
-                if len(self.failures[signature]) >= EQUAL_FAILURES:
-                    return (
-                        f"stopped after {EQUAL_FAILURES} stacks failed in the same way: {signature}"
-                    )
+        if not all(status.state == states.FAILED for status in statuses):
+            return None
+        for signature in {str(status.signature) for status in statuses}:
+            self.failures[signature].add(folder.path.name)
+            if len(self.failures[signature]) >= EQUAL_FAILURES:
+                return f"stopped after {EQUAL_FAILURES} stacks failed in the same way: {signature}"
         return None
 
     def _handle(self, folder: StackFolder, record: StackRecord, code: int) -> None:
+        """Write the states that a worker could not write, and decide which of its runs are left for the next round.
+
+        Raises:
+            HeadToHeadError: If the disk is full or the worker refused its input.
+        """
         last = files.last_line(folder.path / "worker.log")
         if code == exits.BUSY:
             self.left |= record.hashes
         elif code == exits.DISK:
             # On a full disk, the reason in the log may be missing or incomplete.
-            found = re.search(r"(?:\[Errno \d+\]|I/O error:) ([^:(]+)", last)
-            raise unwritable(self.experiment, found[1].strip() if found else "the disk is full")
+            logged = re.search(r"(?:\[Errno \d+\]|I/O error:) ([^:(]+)", last)
+            raise unwritable(self.experiment, logged[1].strip() if logged else "the disk is full")
         elif code == exits.INPUT:
             raise HeadToHeadError(last)
         elif code == exits.OOM:
@@ -361,10 +380,7 @@ class _Execution:
             if len(record.variants) == 1:
                 self._set_states(folder, states.FAILED, last)
             else:  # separate stacks show which variant fails
-                variants = groupby(
-                    sorted(record.members, key=lambda run: run.variant), lambda run: run.variant
-                )
-                self._split(folder, record, [record.part(members) for _, members in variants])
+                self._split(folder, record, _by_variant(record))
         elif code != exits.OK:
             # After an error of the GPU, a new process has a new context.
             died = signal.Signals(-code).name if code < 0 else f"exit code {code}"
@@ -378,27 +394,27 @@ class _Execution:
 
         The batch size does not change, so the results stay the same.
         """
-        left, num_microbatches = len(folder.open_runs()), record.num_microbatches * 2
-        if left == 1 and num_microbatches > MAX_NUM_MICROBATCHES:
-            self._set_states(
-                folder, states.OOM, "out of memory with the maximum number of microbatches"
-            )
-        elif left:
-            self._set_states(folder, states.KILLED, f"out of memory in a stack of {left}")
-            if left == 1:
-                folder.change(num_microbatches=num_microbatches)
-                self.left |= record.hashes
-            else:
-                self.watcher.ended(folder, exits.OOM)
-                middle = len(record.members) // 2
-                self._split(
-                    folder,
-                    record,
-                    map(record.part, (record.members[:middle], record.members[middle:])),
-                )
+        remaining = len(folder.open_runs())
+        num_microbatches = record.num_microbatches * 2
+        if remaining == 0:
+            return
+        if remaining == 1 and num_microbatches > MAX_NUM_MICROBATCHES:
+            reason = "out of memory with the maximum number of microbatches"
+            self._set_states(folder, states.OOM, reason)
+            return
+        self._set_states(folder, states.KILLED, f"out of memory in a stack of {remaining}")
+        if remaining == 1:
+            folder.change(num_microbatches=num_microbatches)
+            self.left |= record.hashes
+            return
+        self.watcher.ended(folder, exits.OOM)
+        middle = len(record.members) // 2
+        first = record.part(record.members[:middle])
+        second = record.part(record.members[middle:])
+        self._split(folder, record, [first, second])
 
     def _split(
-        self, folder: StackFolder, record: StackRecord, parts: Iterable[StackRecord]
+        self, folder: StackFolder, record: StackRecord, parts: Sequence[StackRecord]
     ) -> None:
         """Replace a stack by parts that are trained from the first step, unless another process trains it.
 
@@ -424,17 +440,30 @@ class _Execution:
         """
         deadline = time.monotonic() + wait_seconds
         for run in folder.runs():
-            while True:
-                try:
-                    with leased(run.path) as writer:
-                        if writer.state not in states.FINAL:
-                            writer.set_state(state, reason=reason, signature=reason[:200])
+            while not _set_state(run, state, reason):
+                if time.monotonic() >= deadline:
+                    self.left |= folder.record.hashes
                     break
-                except Busy:
-                    if time.monotonic() >= deadline:
-                        self.left |= folder.record.hashes
-                        break
-                    time.sleep(0.05)
+                time.sleep(0.05)
+
+
+def _set_state(run: RunDirectory, state: str, reason: str) -> bool:
+    """Write the state of a run without a final state; return False if another process writes the run."""
+    try:
+        with leased(run.path) as writer:
+            if writer.state not in states.FINAL:
+                writer.set_state(state, reason=reason, signature=reason[:200])
+    except Busy:
+        return False
+    return True
+
+
+def _by_variant(record: StackRecord) -> list[StackRecord]:
+    """Return a stack for each variant of a stack."""
+    members_of: dict[str, list[StackMember]] = {}
+    for member in sorted(record.members, key=lambda member: member.variant):
+        members_of.setdefault(member.variant, []).append(member)
+    return [record.part(members) for members in members_of.values()]
 
 
 @contextmanager

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import gc
 import logging
+import math
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -39,6 +40,9 @@ from headtohead.training.memory import is_device_error, keep_freed_memory, machi
 from headtohead.training.results import Member, cost_metrics, score_test_split, translations_table
 
 PROGRESS_SECONDS = 0.5
+
+MAX_VALUE = 1e300
+"""Values of metrics from which a record leaves them out, as infinite ones."""
 
 log = logging.getLogger(__name__)
 
@@ -113,15 +117,15 @@ def _require_unchanged_reads(record: RunRecord, config: RunConfig) -> None:
 
     Sources cannot differ: the parent sends those of the plan.
     """
-    recorded = {
-        (plugin.family, plugin.name, read.name): read
-        for plugin in record.plugins
-        for read in plugin.reads
-    }
+    recorded: dict[tuple[str, str, str], str | None] = {}
+    for plugin in record.plugins:
+        for recorded_read in plugin.reads:
+            key = (plugin.family, plugin.name, recorded_read.name)
+            recorded[key] = recorded_read.sha256
     for entry in plugins_of(config):
         for read in entry.reads:
-            before = recorded.get((entry.family, entry.name, read.name))
-            if before is not None and before.sha256 != read.sha256:
+            key = (entry.family, entry.name, read.name)
+            if recorded.get(key, read.sha256) != read.sha256:
                 raise HeadToHeadError(
                     f"'{read.name}', which {entry.family} '{entry.name}' reads, has changed since the run was planned; "
                     "run the same command again"
@@ -143,13 +147,17 @@ class Worker:
         self.last_progress = 0.0
         self.losses: dict[int, float] = {}
         """The training loss of each member at its last evaluation."""
+        self.load_step = -1
         # The first sample of the CPU starts its measurement; a device is not used before the plugins are loaded.
-        self.load_step, self.load = -1, machine_load(torch.device("cpu"))
+        self.load = machine_load(torch.device("cpu"))
         self.hooks = load_plugins(plugins).manager.hook
         torch.set_num_threads(self.record.threads)
         keep_freed_memory()
-        members, name = self.record.members, self.runs[0].path.name
-        configs = {slug: parsed_options(config, name) for slug, config in folder.configs().items()}
+        members = self.record.members
+        name = self.runs[0].path.name
+        configs = {}
+        for slug, config in folder.configs().items():
+            configs[slug] = parsed_options(config, name)
         self.config = configs[members[0].variant]
         for run, member in zip(self.runs, members, strict=True):
             _require_unchanged_reads(run.record, configs[member.variant])
@@ -183,17 +191,18 @@ class Worker:
                 self.hooks.on_run_start(run=run.path)
         # Loaded modules stay in memory; without this, each full garbage collection would traverse them.
         gc.freeze()
-        choice, members = self.training.choice, len(self.runs)
         log.info(
             "%s: training %d runs on %s with %s",
             self.record.title,
-            members,
+            len(self.runs),
             self.device,
-            choice.name,
+            self.training.choice.name,
         )
         limit = self.record.timeout_seconds
-        left = None if limit is None else lambda: self.started + limit - time.monotonic()
-        self.training.run(left)
+        if limit is None:
+            self.training.run(None)
+        else:
+            self.training.run(lambda: self.started + limit - time.monotonic())
         self._write_progress()
         log.info(
             "%s: trained %d steps, scoring the test part",
@@ -247,9 +256,8 @@ class Worker:
     def _announce_end(self, index: int, state: str) -> None:
         try:
             self.hooks.on_run_end(run=self.runs[index].path, state=state)
-        except (
-            Exception
-        ) as error:  # the state is already written; an error in a plugin must not change it
+        except Exception as error:
+            # The state is already written; an error in a plugin must not change it.
             _log("".join(traceback.format_exception(error)))
 
     def _on_progress(self, step: int, steps: int) -> None:
@@ -260,54 +268,66 @@ class Worker:
 
     def _write_progress(self) -> None:
         """Write the step, and the mean training loss of the members at the last evaluation."""
-        progress, losses = self.training.progress, self.losses.values()
+        loss = None
+        if self.losses:
+            loss = sum(self.losses.values()) / len(self.losses)
         with self._writing():
             self.folder.write_progress(
-                step=progress.step,
+                step=self.training.progress.step,
                 steps=self.training.steps,
-                seconds=self.training.earlier_seconds + time.monotonic() - self.started,
-                loss=sum(losses) / len(losses) if losses else None,
+                seconds=self._seconds,
+                loss=loss,
             )
 
+    @property
+    def _seconds(self) -> float:
+        """The time since the start of the training, with that of earlier attempts."""
+        return self.training.earlier_seconds + time.monotonic() - self.started
+
     def _on_evaluation(self, evaluation: Evaluation) -> None:
-        index, run = evaluation.member, self.runs[evaluation.member]
+        index = evaluation.member
+        step = evaluation.step
+        run = self.runs[index]
         with self._isolated(index):
-            finite = {
-                name: value
-                for name, value in evaluation.metrics.items()
-                if value == value and abs(value) < 1e300
-            }
-            if evaluation.step != self.load_step:  # a sample per evaluation, for all members
-                self.load_step, self.load = evaluation.step, machine_load(self.device)
-            run.log_metrics(evaluation.step, evaluation.epoch, time.time(), finite | self.load)
-            log.debug("%s: step %d: %s", run.path.name, evaluation.step, finite)
+            finite = {}
+            for name, value in evaluation.metrics.items():
+                if not math.isnan(value) and abs(value) < MAX_VALUE:
+                    finite[name] = value
+            if step != self.load_step:  # a sample per evaluation, for all members
+                self.load_step = step
+                self.load = machine_load(self.device)
+            run.log_metrics(step, evaluation.epoch, time.time(), finite | self.load)
+            log.debug("%s: step %d: %s", run.path.name, step, finite)
             if "train/loss" in finite:
                 self.losses[index] = finite["train/loss"]
-            if self.training.progress.members[index].ended == "diverged":
-                reason = f"the loss is not finite at step {evaluation.step}"
-                if {"valid/loss", "train/loss"} <= finite.keys():
-                    reason = (
-                        f"the validation loss, {finite['valid/loss']:,.2f}, is worse than that of a uniform guess, "
-                        f"{self.training.uniform_loss:,.2f}; lower train.lr"
-                    )
-                run.set_state(states.DIVERGED, step=evaluation.step, reason=reason)
-                self._announce_end(index, states.DIVERGED)
+            if self.training.progress.members[index].ended != "diverged":
+                self.hooks.on_evaluation(run=run.path, step=step, metrics=finite)
                 return
-            self.hooks.on_evaluation(run=run.path, step=evaluation.step, metrics=finite)
+            run.set_state(states.DIVERGED, step=step, reason=self._divergence(step, finite))
+            self._announce_end(index, states.DIVERGED)
+
+    def _divergence(self, step: int, finite: Mapping[str, float]) -> str:
+        """Return why a member diverged, from its finite metrics at that step."""
+        if not {"valid/loss", "train/loss"} <= finite.keys():
+            return f"the loss is not finite at step {step}"
+        return (
+            f"the validation loss, {finite['valid/loss']:,.2f}, is worse than that of a uniform guess, "
+            f"{self.training.uniform_loss:,.2f}; lower train.lr"
+        )
 
     def _finish(self) -> None:
-        members = enumerate(self.training.progress.members)
-        with_result = {None, "stopped early"}
-        finished = [
-            i
-            for i, member in members
-            if member.ended in with_result and self.runs[i].state != states.DONE
-        ]
+        """Score the members that reached the end of their training, and write their results."""
+        finished = []
+        for index, member in enumerate(self.training.progress.members):
+            has_result = member.ended is None or member.ended == "stopped early"
+            if has_result and self.runs[index].state != states.DONE:
+                finished.append(index)
         if not finished:
             return
         results = score_test_split(self.training, self.data, self.decoding_limit)
-        maps = [
-            probe_maps(
+        maps = []
+        for probe in self.record.probes:
+            maps_of_members = probe_maps(
                 self.training.model,
                 self.data,
                 probe.source,
@@ -315,43 +335,40 @@ class Worker:
                 self.decoding_limit,
                 probe.target_from or "",
             )
-            for probe in self.record.probes
-        ]
+            maps.append(maps_of_members)
         for index in finished:
             with self._isolated(index):
+                member_maps = [maps_of_members[index] for maps_of_members in maps]
                 with self.runs[index].writing() as directory:
-                    self._finish_member(
-                        directory, index, results(index), [of_members[index] for of_members in maps]
-                    )
+                    self._finish_member(directory, index, results(index), member_maps)
                 self._announce_end(index, states.DONE)
 
     def _finish_member(
         self, directory: Path, index: int, test: Member, maps: Sequence[SentenceMaps]
     ) -> None:
+        """Write the files of a member's result, the scores last."""
         record, translations = test
-        run, member = self.runs[index], self.training.progress.members[index]
-        weights, run_hash = (
-            self.training.model.member_state(index),
-            self.record.members[index].run_hash,
-        )
+        run = self.runs[index]
+        member = self.training.progress.members[index]
         if maps:
             write_maps(directory / "attention", maps)
+        weights = self.training.model.member_state(index)
+        run_hash = self.record.members[index].run_hash
         checkpoint.save(directory / CHECKPOINT, weights, {"run_hash": run_hash})
-        run.write_json(
-            VOCABULARY,
-            {
-                "source": self.data.source_vocabulary.words,
-                "target": self.data.target_vocabulary.words,
-            },
-        )
+        source_words = self.data.source_vocabulary.words
+        target_words = self.data.target_vocabulary.words
+        run.write_json(VOCABULARY, {"source": source_words, "target": target_words})
         files.write_text(directory / TRANSLATIONS, translations_table(translations))
-        seconds = self.training.earlier_seconds + time.monotonic() - self.started
-        others = self._last_metrics(index, member.best_step) | summary(maps) | self._costs
-        tokens = member.ended_tokens or float(self.training.token_sums[index])
-        own = {"system/wall_seconds": seconds, "system/tokens_seen": tokens}
-        metrics = dict(record.metrics) | others | own
-        complete = dict(record) | {"metrics": metrics, "notes": self.folder.record.notes}
-        run.finish(ResultsRecord(**complete), member.ended_step or self.training.progress.step)
+        metrics = dict(record.metrics)
+        metrics |= self._last_metrics(index, member.best_step)
+        metrics |= summary(maps)
+        metrics |= self._costs
+        metrics["system/wall_seconds"] = self._seconds
+        metrics["system/tokens_seen"] = member.ended_tokens or float(
+            self.training.token_sums[index]
+        )
+        results = dict(record) | {"metrics": metrics, "notes": self.folder.record.notes}
+        run.finish(ResultsRecord(**results), member.ended_step or self.training.progress.step)
 
     @cached_property
     def _costs(self) -> dict[str, float]:
@@ -361,10 +378,9 @@ class Worker:
         """Return the last metrics of the saved weights, without the load of the machine."""
         metrics: dict[str, float | None] = {}
         for line in self.runs[index].history():
-            if line is not None and best_step in {None, line.step}:
-                metrics |= {
-                    name: value
-                    for name, value in line.values.items()
-                    if not name.startswith("system/")
-                }
+            if line is None or best_step not in {None, line.step}:
+                continue
+            for name, value in line.values.items():
+                if not name.startswith("system/"):
+                    metrics[name] = value
         return metrics

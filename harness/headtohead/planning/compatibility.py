@@ -1,8 +1,12 @@
-"""Find configurations that cannot run: check sizes, batches, decoding and plugin entries before any run starts."""
+"""Find configurations that cannot run: check sizes, batches, decoding and plugin entries before any run starts.
+
+Each rule is a function that returns the reason why a configuration cannot run, or None; ``RULES`` lists them in the
+order of the checks. A reason says what is wrong and what to set instead.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from headtohead.data.batches import padded_length
 from headtohead.errors import HeadToHeadError
@@ -10,28 +14,29 @@ from headtohead.model.geometry import find_bound, geometry_of, incompatibility, 
 from headtohead.plugins.component import Component
 from headtohead.plugins.entry import Options, Setting
 from headtohead.plugins.families import COMPONENTS
-from headtohead.plugins.registry import Registered, Registry
+from headtohead.plugins.registry import Registered, current
 from headtohead.plugins.watched_reads import only_declared_reads
 from headtohead.schema.run_config import RunConfig
 
+Lengths = Mapping[str, int]
+"""Tokens of the longest sentence by side, including boundary tokens; empty if the data is not prepared yet."""
 
-def find_incompatibility(
-    config: RunConfig, longest: Mapping[str, int], registry: Registry
-) -> str | None:
+Rule = Callable[[RunConfig, Lengths], str | None]
+
+
+def find_incompatibility(config: RunConfig, longest: Lengths) -> str | None:
     """Return the first reason why a configuration cannot run, or None.
 
     Args:
         config: A resolved configuration.
         longest: Tokens of the longest sentence by side, including boundary tokens. Empty if the data is not
             prepared yet; length checks are then skipped.
-        registry: Provides the plugin entries.
     """
-    reached = longest_sequences(config, longest)
-    return (
-        _geometry_incompatibility(config, registry)
-        or _unusable(config, longest)
-        or _entry_incompatibility(config, reached, registry)
-    )
+    for rule in RULES:
+        reason = rule(config, longest)
+        if reason is not None:
+            return reason
+    return None
 
 
 def find_unequal_lengths(config: RunConfig, tokens: Iterable[int]) -> str | None:
@@ -39,7 +44,8 @@ def find_unequal_lengths(config: RunConfig, tokens: Iterable[int]) -> str | None
     length = only_length(config)
     if length is None or config.quirks.pad_to != "batch":
         return None
-    shortest, longest = min(lengths := set(tokens)), max(lengths)
+    lengths = set(tokens)
+    shortest, longest = min(lengths), max(lengths)
     if shortest == longest:
         return None
     return (
@@ -48,12 +54,13 @@ def find_unequal_lengths(config: RunConfig, tokens: Iterable[int]) -> str | None
     )
 
 
-def longest_sequences(config: RunConfig, longest: Mapping[str, int]) -> dict[str, int]:
+def longest_sequences(config: RunConfig, longest: Lengths) -> dict[str, int]:
     """Return the maximum sequence length by side, including padding and everything else that a decoder reads."""
     reached = dict(longest)
     if not reached:
         return reached
-    if padded := padded_length(config, longest):
+    padded = padded_length(config, longest)
+    if padded:
         reached = {side: max(tokens, padded) for side, tokens in reached.items()}
     if config.evaluate.decode == "non-autoregressive":
         reached["target"] = max(reached["target"], longest["source"])
@@ -62,135 +69,164 @@ def longest_sequences(config: RunConfig, longest: Mapping[str, int]) -> dict[str
     return reached
 
 
-def _unusable(config: RunConfig, longest: Mapping[str, int]) -> str | None:
-    """Return why batches cannot be built, contain no label or cannot be decoded, or None."""
-    train, decode = config.train, config.evaluate.decode
-    if "encoder" not in config.roles and (reason := _needs_encoder(config)):
-        return (
-            f"{reason}, which a decoder-only model lacks; set model.architecture: encoder-decoder"
-        )
-    if longest.get("source") == 0 and "encoder" in config.roles:
-        return f"dataset '{config.data.dataset}' has no sources to encode; set model.architecture: decoder-only"
-    if config.quirks.pad_to != "batch" and train.batch_size is None:
-        return f"pad_to {config.quirks.pad_to} requires batches with a fixed number of sentences; set batch_size"
-    if train.length_buckets != "coarse" and train.batch_size is not None:
-        return f"length_buckets {train.length_buckets} requires batches with a number of tokens; remove batch_size"
-    if isinstance(config.quirks.pad_to, int):
-        for side, tokens in longest.items():
-            if tokens > config.quirks.pad_to:
-                return (
-                    f"pad_to {config.quirks.pad_to} is less than the {tokens} tokens of the longest "
-                    f"{side}; set data.truncate_tokens: {config.quirks.pad_to}"
-                )
-    if config.quirks.shift_targets and longest.get("target", 2) < 2:
-        return "no target has a second token, so there is no label; set quirks.shift_targets: false"
-    for shared in config.quirks.shared_modules:
-        if (
-            len(
-                {
-                    entry.model_dump_json()
-                    for entry in config.entries(shared.replace("-", "_")).values()
-                }
-            )
-            > 1
-        ):
-            return f"quirks.shared_modules: one {shared}, but encoder and decoder have different ones; set one entry"
-    if config.quirks.trainable == ():
-        return "quirks.trainable is empty, so no parameter is trained; set train.epochs: 0"
-    if longest.get("source") == 0 and decode == "greedy":
-        return f"dataset '{config.data.dataset}' has no sources to translate; leave evaluate.decode out"
-    if decode == "greedy" and config.data.target_boundaries != "sos-eos":
-        return (
-            f"{decode} decoding requires start and end tokens, but data.target_boundaries is "
-            f"{config.data.target_boundaries}; "
-            "set evaluate.decode: none, non-autoregressive or teacher-forced"
-        )
-    return None
-
-
-def _needs_encoder(config: RunConfig) -> str | None:
-    """Return which setting requires an encoder or cross-attention, or None."""
-    quirks = config.quirks
-    needs = {
-        "quirks.cross_attention_memory: decoder requires cross-attention": quirks.cross_attention_memory
-        == "decoder",
-        "quirks.decoder_feed_forward: after-each requires cross-attention": quirks.decoder_feed_forward
-        == "after-each",
-        f"quirks.pad_to: {quirks.pad_to} requires an encoder": quirks.pad_to != "batch",
-        "evaluate.decode: non-autoregressive requires an encoder": config.evaluate.decode
-        == "non-autoregressive",
-        f"{config.attention.decoder.name} accepts a fixed number of target tokens and requires an encoder": only_length(
-            config
-        )
-        is not None,
-    }
-    return next((need for need, applies in needs.items() if applies), None)
-
-
-def _geometry_incompatibility(config: RunConfig, registry: Registry) -> str | None:
+def _sizes_of_components(config: RunConfig, longest: Lengths) -> str | None:
     """Return why an attention style's geometry or a positional encoding does not fit the model, or None."""
     for role in config.roles:
-        styles, encodings = config.attention.role(role), config.positional.role(role)
-        sizes, acts_in_attention = set[tuple[int, ...]](), False
-        for layer in range(len(styles.pattern) * len(encodings.pattern)):
-            entry = styles.at(layer)
-            style = registry.attention(entry.name)
-            try:
-                geometry = geometry_of(style, entry.options, config.model)
-            except HeadToHeadError as error:
-                return str(error) or f"{entry.name} attention refuses the sizes of the model"
-            entry = encodings.at(layer)
-            encoding = registry.positional(entry.name)
-            mechanisms = encoding.mechanisms_of(entry.options)
-            acts_in_attention |= bool(mechanisms - {"embed"})
-            own = (
-                geometry.heads,
-                geometry.output_heads,
-                geometry.kv_heads,
-                geometry.key_width,
-                geometry.value_width,
-            )
-            sizes.add(own)
-            if encodings.next_layers and (mechanisms & {"embed", "draw"} or encoding.by_row):
-                return (
-                    f"{entry.name} acts before the first layer, so it cannot vary by layer; list encodings that act in "
-                    f"attention in positional.{role}, such as rotary and none, or use one encoding"
-                )
-            if reason := incompatibility(encoding, mechanisms, style, geometry, role):
-                return reason
-        if len({size if acts_in_attention else size[:2] for size in sizes}) > 1:
+        reason = _sizes_of_role(config, role)
+        if reason is not None:
+            return reason
+    return None
+
+
+def _sizes_of_role(config: RunConfig, role: str) -> str | None:
+    """Return why the styles and encodings of a role's layers do not fit the model or each other, or None."""
+    styles, encodings = config.attention.role(role), config.positional.role(role)
+    sizes = set[tuple[int, ...]]()
+    acts_in_attention = False
+    for layer in range(len(styles.pattern) * len(encodings.pattern)):
+        style_entry, encoding_entry = styles.at(layer), encodings.at(layer)
+        style = current().attention(style_entry.name)
+        encoding = current().positional(encoding_entry.name)
+        try:
+            geometry = geometry_of(style, style_entry.options, config.model)
+        except HeadToHeadError as error:
+            return str(error) or f"{style_entry.name} attention refuses the sizes of the model"
+        mechanisms = encoding.mechanisms_of(encoding_entry.options)
+        acts_before_layers = mechanisms & {"embed", "draw"} or encoding.by_row
+        if encodings.next_layers and acts_before_layers:
             return (
-                f"the styles that attention.{role} lists differ in heads, or in keys and values, which the encoding "
-                "depends on; list styles with the same sizes, or use an encoding that is added to embeddings, or 'none'"
+                f"{encoding_entry.name} acts before the first layer, so it cannot vary by layer; list encodings that "
+                f"act in attention in positional.{role}, such as rotary and none, or use one encoding"
+            )
+        reason = incompatibility(encoding, mechanisms, style, geometry, role)
+        if reason:
+            return reason
+        heads = (geometry.heads, geometry.output_heads)
+        sizes.add((*heads, geometry.kv_heads, geometry.key_width, geometry.value_width))
+        if mechanisms - {"embed"}:
+            acts_in_attention = True
+    if not acts_in_attention:
+        sizes = {size[:2] for size in sizes}  # the heads
+    if len(sizes) == 1:
+        return None
+    return (
+        f"the styles that attention.{role} lists differ in heads, or in keys and values, which the encoding depends "
+        "on; list styles with the same sizes, or use an encoding that is added to embeddings, or 'none'"
+    )
+
+
+def _missing_encoder(config: RunConfig, longest: Lengths) -> str | None:
+    """Return the setting of a decoder-only model that requires an encoder or cross-attention, or None."""
+    if "encoder" in config.roles:
+        return None
+    quirks = config.quirks
+    if quirks.cross_attention_memory == "decoder":
+        need = "quirks.cross_attention_memory: decoder requires cross-attention"
+    elif quirks.decoder_feed_forward == "after-each":
+        need = "quirks.decoder_feed_forward: after-each requires cross-attention"
+    elif quirks.pad_to != "batch":
+        need = f"quirks.pad_to: {quirks.pad_to} requires an encoder"
+    elif config.evaluate.decode == "non-autoregressive":
+        need = "evaluate.decode: non-autoregressive requires an encoder"
+    elif only_length(config) is not None:
+        need = f"{config.attention.decoder.name} accepts a fixed number of target tokens and requires an encoder"
+    else:
+        return None
+    return f"{need}, which a decoder-only model lacks; set model.architecture: encoder-decoder"
+
+
+def _no_sources_to_encode(config: RunConfig, longest: Lengths) -> str | None:
+    if longest.get("source") != 0 or "encoder" not in config.roles:
+        return None
+    return f"dataset '{config.data.dataset}' has no sources to encode; set model.architecture: decoder-only"
+
+
+def _padding_without_batch_size(config: RunConfig, longest: Lengths) -> str | None:
+    pad_to = config.quirks.pad_to
+    if pad_to == "batch" or config.train.batch_size is not None:
+        return None
+    return f"pad_to {pad_to} requires batches with a fixed number of sentences; set batch_size"
+
+
+def _buckets_with_batch_size(config: RunConfig, longest: Lengths) -> str | None:
+    buckets = config.train.length_buckets
+    if buckets == "coarse" or config.train.batch_size is None:
+        return None
+    return f"length_buckets {buckets} requires batches with a number of tokens; remove batch_size"
+
+
+def _padding_shorter_than_sentences(config: RunConfig, longest: Lengths) -> str | None:
+    pad_to = config.quirks.pad_to
+    if not isinstance(pad_to, int):
+        return None
+    for side, tokens in longest.items():
+        if tokens > pad_to:
+            return (
+                f"pad_to {pad_to} is less than the {tokens} tokens of the longest {side}; set data.truncate_tokens: "
+                f"{pad_to}"
             )
     return None
 
 
-def _entry_incompatibility(
-    config: RunConfig, longest: Mapping[str, int], registry: Registry
-) -> str | None:
+def _no_label(config: RunConfig, longest: Lengths) -> str | None:
+    if config.quirks.shift_targets and longest.get("target", 2) < 2:
+        return "no target has a second token, so there is no label; set quirks.shift_targets: false"
+    return None
+
+
+def _shared_modules_that_differ(config: RunConfig, longest: Lengths) -> str | None:
+    for shared in config.quirks.shared_modules:
+        entries = config.entries(shared.replace("-", "_")).values()
+        if len({entry.model_dump_json() for entry in entries}) > 1:
+            return f"quirks.shared_modules: one {shared}, but encoder and decoder have different ones; set one entry"
+    return None
+
+
+def _nothing_trainable(config: RunConfig, longest: Lengths) -> str | None:
+    if config.quirks.trainable == ():
+        return "quirks.trainable is empty, so no parameter is trained; set train.epochs: 0"
+    return None
+
+
+def _no_sources_to_translate(config: RunConfig, longest: Lengths) -> str | None:
+    if longest.get("source") != 0 or config.evaluate.decode != "greedy":
+        return None
+    return f"dataset '{config.data.dataset}' has no sources to translate; leave evaluate.decode out"
+
+
+def _decoding_without_boundaries(config: RunConfig, longest: Lengths) -> str | None:
+    boundaries = config.data.target_boundaries
+    if config.evaluate.decode != "greedy" or boundaries == "sos-eos":
+        return None
+    return (
+        f"greedy decoding requires start and end tokens, but data.target_boundaries is {boundaries}; set "
+        "evaluate.decode: none, non-autoregressive or teacher-forced"
+    )
+
+
+def _incompatible_entry(config: RunConfig, longest: Lengths) -> str | None:
+    """Return why a plugin entry cannot be used: it says so, or its components accept shorter sequences only."""
+    reached = longest_sequences(config, longest)
     for family in COMPONENTS:
-        for role, chosen in (
-            (role, each) for role, all in config.entries(family).items() for each in all.pattern
-        ):
-            registered = registry.find(family, chosen.name)
-            # A plugin may keep what it reads here, so that the construction of its components would read nothing.
-            with only_declared_reads(registered.entry, chosen.options):
-                reason = _incompatibility_of(
-                    registered, chosen.options, Setting(config, role, longest)
-                )
-            if reason is not None:
-                return reason
+        for role, entry in config.entries(family).items():
+            for chosen in entry.pattern:
+                registered = current().find(family, chosen.name)
+                setting = Setting(config, role, reached)
+                # A plugin may keep what it reads here, so that constructing its components would read nothing.
+                with only_declared_reads(registered.entry, chosen.options):
+                    reason = _incompatibility_of(registered, chosen.options, setting)
+                if reason is not None:
+                    return reason
     return None
 
 
 def _incompatibility_of(registered: Registered, options: Options, setting: Setting) -> str | None:
     """Return why an entry cannot be used in a setting, or None if it can."""
     reason = _stated_incompatibility(registered, options, setting)
-    if reason is None and issubclass(registered.entry, Component):
-        bound = find_bound(registered.entry, options, registered.family, setting.role)
-        reason = bound.reason(setting.config, setting.longest) if bound else None
-    return reason
+    if reason is not None or not issubclass(registered.entry, Component):
+        return reason
+    bound = find_bound(registered.entry, options, registered.family, setting.role)
+    return bound.reason(setting.config, setting.longest) if bound else None
 
 
 def _stated_incompatibility(
@@ -201,7 +237,7 @@ def _stated_incompatibility(
     Raises:
         HeadToHeadError: If the method raises another error, or returns anything else.
     """
-    where = (
+    method = (
         f"plugin '{registered.module}' ({registered.distribution}): incompatible_with of {registered.family} "
         f"'{registered.name}'"
     )
@@ -210,11 +246,26 @@ def _stated_incompatibility(
     except HeadToHeadError as error:
         reason = str(error)
     except Exception as error:
-        raise HeadToHeadError(
-            f"{where} raised {type(error).__name__}: {' '.join(str(error).split())}"
-        ) from error
+        message = " ".join(str(error).split())
+        raise HeadToHeadError(f"{method} raised {type(error).__name__}: {message}") from error
     if reason is None or (isinstance(reason, str) and reason.strip()):
         return reason
     raise HeadToHeadError(
-        f"{where} returned {reason!r}; return a reason, or None if the entry is compatible"
+        f"{method} returned {reason!r}; return a reason, or None if the entry is compatible"
     )
+
+
+RULES: tuple[Rule, ...] = (
+    _sizes_of_components,
+    _missing_encoder,
+    _no_sources_to_encode,
+    _padding_without_batch_size,
+    _buckets_with_batch_size,
+    _padding_shorter_than_sentences,
+    _no_label,
+    _shared_modules_that_differ,
+    _nothing_trainable,
+    _no_sources_to_translate,
+    _decoding_without_boundaries,
+    _incompatible_entry,
+)

@@ -21,7 +21,6 @@ from headtohead.planning.pitfalls import find_pitfalls, is_order_invariant, padd
 from headtohead.planning.schedule import decays_to_an_end, evaluation_interval, planned_steps
 from headtohead.planning.variants import Variant
 from headtohead.plugins.launcher import gpu_memory, machine_memory
-from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.experiment import ModelCounts, VariantRecord
 
@@ -154,10 +153,10 @@ def cost_variants(
             steps=steps,
             evaluate_every=evaluation_interval(config.train, steps),
             decoding_limit=decoding_limit(config, prepared.longest_target),
-            order_invariant=is_order_invariant(config, current()),
-            padding_hidden=padding_has_no_effect(config, current()),
+            order_invariant=is_order_invariant(config),
+            padding_hidden=padding_has_no_effect(config),
             rate_decays=decays_to_an_end(config.train),
-            pitfalls=find_pitfalls(config, current(), prepared.record["leak"]),
+            pitfalls=find_pitfalls(config, prepared.record["leak"]),
             config=config,
         )
         identity = run_identity(config, prepared.data_hash)

@@ -10,7 +10,6 @@ from headtohead.config.loading import LoadedExperiment
 from headtohead.data import PreparedData
 from headtohead.errors import HeadToHeadError, UndefinedError
 from headtohead.planning.compatibility import find_incompatibility, find_unequal_lengths
-from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
 
 
@@ -55,14 +54,14 @@ class PreparedDataSets:
 
         Data are prepared only if the fields of the configuration show no reason.
         """
-        reason = find_incompatibility(config, {}, current())
+        reason = find_incompatibility(config, {})
         if reason is not None:
             return reason
         try:
             prepared = self.of(config)
         except UndefinedError as error:
             return str(error)
-        reason = find_incompatibility(config, prepared.record["longest"], current())
+        reason = find_incompatibility(config, prepared.record["longest"])
         if reason is not None:
             return reason
         target_lengths = [len(ids) for split in prepared.splits.values() for ids in split.target]

@@ -177,17 +177,32 @@ def _with_translation_notes(design: Design, loaded: LoadedExperiment) -> Design:
     return replace(design, notes=(*design.notes, *notes))
 
 
+class Written(NamedTuple):
+    """A value as in the file, with its location."""
+
+    value: Any
+    location: SourceLocation
+
+
+Values = Mapping[str, Written]
+"""The value of each axis of a combination."""
+
+
 @dataclass
 class _Cell:
-    """A resolved combination of axis values; ``written`` are the values as in the file, with their locations."""
+    """A resolved combination of axis values, and these values as written."""
 
     config: RunConfig
     match: Match
-    written: dict[str, tuple[Any, SourceLocation]]
+    written: Values
 
 
-Values = Mapping[str, tuple[Any, SourceLocation]]
-"""The value of each axis of a combination, with its location."""
+@dataclass(frozen=True)
+class Product:
+    """A product block: its axes, and the key of each combination by the indices of its values."""
+
+    axes: tuple[Axis, ...]
+    keys: Mapping[tuple[int, ...], str]
 
 
 class Axes:
@@ -202,19 +217,18 @@ class Axes:
         self.baseline = _Cell(self.start.build_consistent(), loaded.file.match, dict(self.sizes[0]))
         self.axes: list[str] = []
         self.notes: list[str] = []
-        self.cells: dict[str, _Cell] = {
-            variant_key(self.baseline.config, self.baseline.match): self.baseline
-        }
-        self.products: list[tuple[tuple[Axis, ...], dict[tuple[int, ...], str]]] = []
+        baseline_key = variant_key(self.baseline.config, self.baseline.match)
+        self.cells: dict[str, _Cell] = {baseline_key: self.baseline}
+        self.products: list[Product] = []
         for size in self.sizes[1:]:
             self._add(size)
 
-    def _recipe(self) -> tuple[Any, SourceLocation] | None:
-        """Return the recipe of the baseline, or that of base, with its location; None without a recipe."""
+    def _recipe(self) -> Written | None:
+        """Return the recipe of the baseline, or that of base; None without a recipe."""
         for section in ("baseline", "base"):
             content = getattr(self.loaded.file, section)
             if "recipe" in content:
-                return content["recipe"], self.loaded.location(section, "recipe")
+                return Written(content["recipe"], self.loaded.location(section, "recipe"))
         return None
 
     def _sizes(self) -> list[Values]:
@@ -223,7 +237,7 @@ class Axes:
             return [{}]
         sizes: list[Values] = []
         for number, size in enumerate(self.loaded.file.sizes):
-            sizes.append({SIZE_AXIS: (size, self.loaded.location("sizes", number))})
+            sizes.append({SIZE_AXIS: Written(size, self.loaded.location("sizes", number))})
         return sizes
 
     def design(self, datasets: PreparedDataSets | None) -> Design:
@@ -246,9 +260,9 @@ class Axes:
         variants, excluded = incompatibilities.split(combinations, required)
         labels_of_slug = {slugs[key]: axes for key, axes in labels.items()}
         factorials = []
-        for axes, keys in self.products:
-            cells = {indices: slugs[key] for indices, key in keys.items()}
-            factorials.append(Factorial(axes, cells, labels_of_slug, baseline))
+        for product in self.products:
+            cells = {indices: slugs[key] for indices, key in product.keys.items()}
+            factorials.append(Factorial(product.axes, cells, labels_of_slug, baseline))
         return Design(
             axes=tuple(self.axes),
             variants=tuple(variants),
@@ -273,27 +287,24 @@ class Axes:
         for axis in self.axes:
             _, _, field = axis.partition(".")
             if field.split(".")[0] in names:
-                raise (
-                    self.loaded.location("design")
-                    .child(axis)
-                    .error(
-                        "a decoder-only model has neither encoder nor cross-attention; remove this axis"
-                    )
+                location = self.loaded.location("design").child(axis)
+                raise location.error(
+                    "a decoder-only model has neither encoder nor cross-attention; remove this axis"
                 )
 
-    def _merged_over(self, recipe: tuple[Any, SourceLocation] | None) -> ConfigBuilder:
+    def _merged_over(self, recipe: Written | None) -> ConfigBuilder:
         """Merge base, baseline, the fields beside the recipe's name and ``--set`` over a recipe."""
         builder = ConfigBuilder(self.loaded.location("base"))
         recipe_fields: Mapping[str, Any] = {}
         if recipe is not None:
             name, recipe_fields = named_parts(*recipe, "name")
-            builder.merge_recipe(name, recipe[1])
+            builder.merge_recipe(name, recipe.location)
         for section in ("base", "baseline"):
             fields = dict(getattr(self.loaded.file, section))
             fields.pop("recipe", None)
             builder.merge(fields, self.loaded.location(section))
         if recipe is not None:
-            builder.merge(recipe_fields, recipe[1])
+            builder.merge(recipe_fields, recipe.location)
         for override in self.loaded.overrides:
             builder.assign(override.path, override.value, override.location)
         return builder
@@ -330,11 +341,11 @@ class Axes:
             axes = [*axes, (SIZE_AXIS,)]
         keys = {}
         for indices in itertools.product(*(range(len(choice)) for choice in choices)):
-            values: dict[str, tuple[Any, SourceLocation]] = {}
+            values: dict[str, Written] = {}
             for choice, index in zip(choices, indices, strict=True):
                 values |= choice[index]
             keys[indices] = self._add(values)
-        self.products.append((tuple(axes), keys))
+        self.products.append(Product(tuple(axes), keys))
 
     def choices(self, axes: Any, location: SourceLocation) -> list[Values]:
         """Return the values of an axis, or of axes that change together, with lists of equal length."""
@@ -343,7 +354,7 @@ class Axes:
                 f"expected a mapping of axes with lists of values, got {shown(axes)}"
             )
         refuse_both(axes, location)
-        sized_fields, _ = self.sizes[0].get(SIZE_AXIS, ({}, location))
+        sized_fields = self.sizes[0][SIZE_AXIS].value if self.sizes[0] else {}
         for axis, values in axes.items():
             check_axis(axis, values, location.child(axis))
             if axis in sized_fields:
@@ -366,16 +377,17 @@ class Axes:
                     f"axis '{', '.join(axes)}' lists this value twice; remove one"
                 )
             rows.append(row)
-            choices.append(
-                {axis: (value, location.child(axis, number)) for axis, value in row.items()}
-            )
+            choice = {}
+            for axis, value in row.items():
+                choice[axis] = Written(value, location.child(axis, number))
+            choices.append(choice)
         return choices
 
     def _assign_sizes(self) -> None:
         """Check the fields of ``sizes``, and set those of the first size."""
         if not self.sizes[0]:
             return
-        sizes = [values[SIZE_AXIS][0] for values in self.sizes]
+        sizes = [values[SIZE_AXIS].value for values in self.sizes]
         first = sizes[0]
         for values in self.sizes:
             size, location = values[SIZE_AXIS]
@@ -392,7 +404,7 @@ class Axes:
 
     def _size_label(self, size: Mapping[str, Any]) -> str:
         """Return the first fields of a size with their values, as many as tell all sizes apart."""
-        sizes = [[*values[SIZE_AXIS][0].values()] for values in self.sizes]
+        sizes = [[*values[SIZE_AXIS].value.values()] for values in self.sizes]
         number = 1
         while number < len(size) and len({str(values[:number]) for values in sizes}) < len(sizes):
             number += 1
@@ -409,13 +421,13 @@ class Axes:
         equal_cell = self.cells.setdefault(key, cell)
         if equal_cell.config.train != cell.config.train:
             fields = []
-            for axis, (value, _) in values.items():
+            for axis, written in values.items():
                 if axis.startswith("train."):
-                    fields.append(f"{axis} {value}")
+                    fields.append(f"{axis} {written.value}")
             self.notes.append(
                 f"{', '.join(fields)} changes nothing: another combination has the same effect"
             )
-        equal_cell.written = cell.written | equal_cell.written
+        equal_cell.written = {**cell.written, **equal_cell.written}
         return key
 
     def _assigned(self, values: Values) -> tuple[ConfigBuilder, Match]:
@@ -444,14 +456,14 @@ class Axes:
             recipe = written or self.recipe
             return label_of_parts(*recipe, "name") if recipe else None
         if axis == SIZE_AXIS and written:
-            return self._size_label(written[0])
+            return self._size_label(written.value)
         if axis == DATA_AXIS:
             if written is None and cell.config.data == self.baseline.config.data:
                 written = self.baseline.written.get(axis)
             return label_of_parts(*written, "dataset") if written else cell.config.data.dataset
         is_kept = axis in COMPONENTS or axis == "model.d_ff"
-        if written and is_kept and isinstance(written[0], str):
-            return written[0]
+        if written and is_kept and isinstance(written.value, str):
+            return written.value
         return label_at(cell.config, tuple(axis.split(".")))
 
 

@@ -134,9 +134,10 @@ class _Masks:
         cross_keys = "target" if reads_decoder else "source"
         keys = {"encoder": "source", "decoder": "target", "cross": cross_keys}
         for role in differing:
-            effect = self.effect(role, keys[role], masks[role].model_dump_json())
-            earlier_effect = self.effect(role, keys[role], earlier_masks[role].model_dump_json())
-            if effect.digest != earlier_effect.digest:
+            mask = masks[role].model_dump_json()
+            earlier_mask = earlier_masks[role].model_dump_json()
+            effect = self.effect(role, keys[role], mask)
+            if effect.digest != self.effect(role, keys[role], earlier_mask).digest:
                 return None
             rows = "source" if role == "encoder" else "target"
             readers = [reader for reader in config.roles if keys[reader] == rows]

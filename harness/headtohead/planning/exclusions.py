@@ -25,6 +25,11 @@ from headtohead.storage.experiment import ExcludedRecord
 
 Condition = Callable[[Variant], bool]
 
+EXCLUDES_REQUIRED = "this excludes {variant}; narrow the exclusion"
+NO_MATCH = "{location}: the exclusion matches no combination"
+NO_VALUES = "no axis values are given; name at least one"
+RECIPE = "a recipe cannot be named here; name fields in which it differs"
+
 
 class Incompatibilities:
     """Checks combinations of a design: first the file's exclusions, then the settings' compatibility."""
@@ -36,7 +41,10 @@ class Incompatibilities:
         axes: Sequence[str],
         datasets: PreparedDataSets | None,
     ) -> None:
-        self.loaded, self.start, self.axes, self.datasets = loaded, start, axes, datasets
+        self.loaded = loaded
+        self.start = start
+        self.axes = axes
+        self.datasets = datasets
         self.exclusions = [
             self.condition(exclusion.when, loaded.location("exclude", number, "when"))
             for number, exclusion in enumerate(loaded.file.exclude)
@@ -50,73 +58,85 @@ class Incompatibilities:
 
         It is an error if a variant does not run that is ``required``, by its slug with a description and a location.
         """
-        running, excluded = [], []
+        running: list[Variant] = []
+        excluded: list[ExcludedRecord] = []
         for variant in variants:
-            matching = [number for number, holds in enumerate(self.exclusions) if holds(variant)]
-            self.unused.difference_update(matching)
-            contradiction = find_contradiction(variant.config)
-            if matching:
-                reason: str | None = self.loaded.file.exclude[matching[0]].reason
-            else:
-                reason = contradiction[1] if contradiction else self._incompatibility(variant)
+            exclusion = self._first_exclusion(variant)
+            reason = self._reason(variant, exclusion)
             if reason is None:
                 running.append(variant)
-            elif variant.slug not in required:
-                source = "exclude" if matching else "incompatible"
-                excluded.append(
-                    ExcludedRecord(
-                        slug=variant.slug,
-                        title=variant.title,
-                        axes=variant.axes,
-                        reason=reason,
-                        source=source,
-                    )
+                continue
+            if variant.slug in required:
+                description, location = required[variant.slug]
+                if exclusion is None:
+                    raise location.error(reason)
+                raise self.loaded.location("exclude", exclusion).error(
+                    EXCLUDES_REQUIRED.format(variant=description)
                 )
-            elif matching:
-                role, _ = required[variant.slug]
-                raise self.loaded.location("exclude", matching[0]).error(
-                    f"this excludes {role}; narrow the exclusion"
-                )
-            else:
-                raise required[variant.slug][1].error(reason)
+            record = ExcludedRecord(
+                slug=variant.slug,
+                title=variant.title,
+                axes=variant.axes,
+                reason=reason,
+                source="incompatible" if exclusion is None else "exclude",
+            )
+            excluded.append(record)
         return running, excluded
 
+    def _first_exclusion(self, variant: Variant) -> int | None:
+        """Return the number of the first exclusion that holds for a variant, and note which ones hold for any."""
+        matching = [number for number, holds in enumerate(self.exclusions) if holds(variant)]
+        self.unused.difference_update(matching)
+        return matching[0] if matching else None
+
+    def _reason(self, variant: Variant, exclusion: int | None) -> str | None:
+        """Return the reason that the file gives for an exclusion; without one, why the settings cannot run, or None."""
+        if exclusion is not None:
+            return self.loaded.file.exclude[exclusion].reason
+        return self._incompatibility(variant)
+
     def _incompatibility(self, variant: Variant) -> str | None:
-        """Return why a variant without contradictions cannot run, or None; without data, None."""
-        return self.datasets.incompatibility(variant.config) if self.datasets else None
+        """Return why the settings of a variant cannot run, or None; without data, only contradictions are found."""
+        contradiction = find_contradiction(variant.config)
+        if contradiction is not None:
+            _, reason = contradiction
+            return reason
+        if self.datasets is None:
+            return None
+        return self.datasets.incompatibility(variant.config)
 
     def notes(self) -> tuple[str, ...]:
         """Return a note for each exclusion that matched no combination so far."""
-        return tuple(
-            f"{self.loaded.location('exclude', number)}: the exclusion matches no combination"
-            for number in sorted(self.unused)
-        )
+        notes = []
+        for number in sorted(self.unused):
+            location = self.loaded.location("exclude", number)
+            notes.append(NO_MATCH.format(location=location))
+        return tuple(notes)
 
     def condition(self, when: Mapping[str, Any], location: SourceLocation) -> Condition:
         """Return a predicate that holds for the combinations with these axis values."""
         if not when:
-            raise location.error("no axis values are given; name at least one")
+            raise location.error(NO_VALUES)
         if RECIPE_AXIS in when:
-            raise location.child(RECIPE_AXIS).error(
-                "a recipe cannot be named here; name fields in which it differs"
-            )
+            raise location.child(RECIPE_AXIS).error(RECIPE)
+        config = self._with_values(when, location)
+        conditions = []
+        for axis, value in when.items():
+            conditions.append(self._condition(axis, value, config, location.child(axis)))
+        return lambda variant: all(holds(variant) for holds in conditions)
+
+    def _with_values(self, when: Mapping[str, Any], location: SourceLocation) -> RunConfig:
+        """Return the starting configuration with the values of all axes but the match and the data."""
         builder = self.start.copy()
         for axis in sorted(when, key=assignment_order):
-            if axis not in (MATCH_AXIS, DATA_AXIS):
-                if axis not in self.axes and axis.split(".")[0] not in (
-                    *COMPONENTS,
-                    *SECTIONS,
-                ):
-                    raise location.child(axis).error(
-                        f"unknown axis '{axis}'{nearest(axis, self.axes)}"
-                    )
-                builder.assign(tuple(axis.split(".")), when[axis], location.child(axis))
-        config = builder.build()
-        conditions = [
-            self._condition(axis, value, config, location.child(axis))
-            for axis, value in when.items()
-        ]
-        return lambda variant: all(holds(variant) for holds in conditions)
+            if axis in (MATCH_AXIS, DATA_AXIS):
+                continue
+            section, *_ = axis.split(".")
+            if axis not in self.axes and section not in (*COMPONENTS, *SECTIONS):
+                hint = nearest(axis, self.axes)
+                raise location.child(axis).error(f"unknown axis '{axis}'{hint}")
+            builder.assign(tuple(axis.split(".")), when[axis], location.child(axis))
+        return builder.build()
 
     def _condition(
         self, axis: str, value: Any, config: RunConfig, location: SourceLocation
@@ -125,35 +145,41 @@ class Incompatibilities:
         if axis == MATCH_AXIS:
             match = check_match(value, location)
             return lambda variant: bool(variant.match == match)
-        if (
-            axis == DATA_AXIS
-        ):  # a name stands for all data of the dataset, fields for exactly this data
-            name, fields = named_parts(value, location, "dataset")
-            builder = self.start.copy()
-            builder.assign((DATA_AXIS,), value, location)
-            data = builder.build().data
-            return lambda variant: (
-                variant.config.data == data if fields else variant.config.data.dataset == name
-            )
+        if axis == DATA_AXIS:
+            return self._data_condition(value, location)
         if axis == "model.d_ff" and isinstance(value, str):  # 4x depends on the variant's width
-            return lambda variant: bool(
-                variant.config.model.d_ff == times_width(value, variant.config.model.d_model)
-            )
+            return lambda variant: _has_multiple_width(variant, value)
         path = tuple(axis.split("."))
+        target = value_at(config, path)
         is_entry = path[0] in COMPONENTS or path in SECTION_ENTRIES
-        of = _names if isinstance(value, str) and is_entry else lambda value: value
-        target = of(value_at(config, path))
-        return lambda variant: bool(of(value_at(variant.config, path)) == target)
+        if isinstance(value, str) and is_entry:  # a name stands for all options
+            names = _names(target)
+            return lambda variant: bool(_names(value_at(variant.config, path)) == names)
+        return lambda variant: bool(value_at(variant.config, path) == target)
+
+    def _data_condition(self, value: Any, location: SourceLocation) -> Condition:
+        """Return a predicate for the data: a name stands for all data of the dataset, fields for exactly this data."""
+        name, fields = named_parts(value, location, "dataset")
+        builder = self.start.copy()
+        builder.assign((DATA_AXIS,), value, location)
+        data = builder.build().data
+        if fields:
+            return lambda variant: variant.config.data == data
+        return lambda variant: variant.config.data.dataset == name
+
+
+def _has_multiple_width(variant: Variant, multiple: str) -> bool:
+    """Return whether the width of the feed-forward network is a multiple of that of the model, such as ``4x``."""
+    model = variant.config.model
+    return bool(model.d_ff == times_width(multiple, model.d_model))
 
 
 def _names(value: Any) -> Any:
-    """Return entries without their options: names by role, or a name."""
-    if isinstance(value, Mapping):
-        if "name" in value:
-            return (
-                value["name"]
-                if "next_layers" not in value
-                else [value["name"], *map(_names, value["next_layers"])]
-            )
+    """Return entries without their options: names by role, a name, or the names of a pattern."""
+    if not isinstance(value, Mapping):
+        return value
+    if "name" not in value:
         return {role: _names(entry) for role, entry in value.items()}
-    return value
+    if "next_layers" not in value:
+        return value["name"]
+    return [value["name"], *map(_names, value["next_layers"])]

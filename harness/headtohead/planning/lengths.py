@@ -6,9 +6,25 @@ from collections.abc import Sequence
 
 from headtohead.data import PreparedData
 from headtohead.data.byte_alphabet import INCOMPLETE
+from headtohead.data.prepared import Split
 from headtohead.schema.experiment_file import Probe
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.experiment import ProbeSentence
+
+QUANTILES = (0.5, 0.9)
+"""Quantiles of the source length in the test set at which the default probes are taken."""
+
+PROBE_TOKENS = 24
+"""Tokens of a probe from a text or a sequence, without source."""
+
+LONG_REFERENCES = (
+    "{number} of {all} test references and their end exceed the decoding limit of {limit} words: "
+    "set evaluate.max_length: {enough}"
+)
+MIXED_BUCKET = (
+    "the longest training source has {length} tokens, which is inside a bucket of evaluate.buckets: "
+    "add a bound at {length} to separate lengths that were trained on from longer ones"
+)
 
 
 def decoding_limit(config: RunConfig, longest_target: int) -> int:
@@ -17,7 +33,7 @@ def decoding_limit(config: RunConfig, longest_target: int) -> int:
     It is ``evaluate.max_length`` or, by default, 1.5 times the number of labels of the longest
     training target (boundary tokens included), at least 4.
     """
-    labels = longest_target - (config.quirks.shift_targets)
+    labels = longest_target - config.quirks.shift_targets
     return config.evaluate.max_length or max(4, labels * 3 // 2)
 
 
@@ -28,60 +44,62 @@ def length_notes(config: RunConfig, data: PreparedData) -> list[str]:
     matched by an output without <eos>. If no bucket
     ends at the longest training source, a bucket mixes lengths that were trained on with longer ones.
     """
-    train, test = data.splits["train"], data.splits["test"]
     notes = []
-    if config.evaluate.decode == "greedy":
+    decodes_words = config.data.tokens == "word" and config.data.vocabulary.file is None
+    if config.evaluate.decode == "greedy" and decodes_words:
         limit = decoding_limit(config, data.longest_target)
-        shortest = [min(len(text.split()) for text in texts) for texts in test.references]
+        shortest = []
+        for texts in data.splits["test"].references:
+            shortest.append(min(len(text.split()) for text in texts))
         longer = sum(length >= limit for length in shortest)
-        if longer and config.data.tokens == "word" and config.data.vocabulary.file is None:
+        if longer:
             notes.append(
-                f"{longer} of {len(test)} test references and their end exceed the decoding limit of {limit} words: "
-                f"set evaluate.max_length: {max(shortest) + 1}"
+                LONG_REFERENCES.format(
+                    number=longer, all=len(shortest), limit=limit, enough=max(shortest) + 1
+                )
             )
-    longest_train, longest_test = (
-        max(data.source_vocabulary.count_words(ids) for ids in split.measured)
-        for split in (train, test)
-    )
-    if (
-        config.data.split == "length"
-        and longest_test > longest_train
-        and longest_train not in config.evaluate.buckets
-    ):
-        notes.append(
-            f"the longest training source has {longest_train} tokens, which is inside a bucket of evaluate.buckets: "
-            f"add a bound at {longest_train} to separate lengths that were trained on from longer ones"
-        )
+    if config.data.split == "length":
+        longest = _longest_source(data, data.splits["train"])
+        has_longer = _longest_source(data, data.splits["test"]) > longest
+        if has_longer and longest not in config.evaluate.buckets:
+            notes.append(MIXED_BUCKET.format(length=longest))
     return notes
 
 
-QUANTILES = (0.5, 0.9)
-"""Quantiles of the source length in the test set at which the default probes are taken."""
-
-
-PROBE_TOKENS = 24
-"""Tokens of a probe from a text or a sequence, without source."""
+def _longest_source(data: PreparedData, split: Split) -> int:
+    """Return the number of words of the longest source of a split."""
+    return max(data.source_vocabulary.count_words(ids) for ids in split.measured)
 
 
 def choose_probes(
     given: Sequence[str | Probe] | None, data: PreparedData
 ) -> tuple[ProbeSentence, ...]:
     """Return the configured probe sentences, or by default two test sentences; every variant gets the same."""
+    if given is None:
+        return tuple(_default_probes(data))
     tokeniser = data.tokenisers["target"]
-    if given is not None:
-        probes = [Probe(source=probe) if isinstance(probe, str) else probe for probe in given]
-        texts = [data.texts(probe.source, probe.target) for probe in probes]
+    probes = []
+    for entry in given:
+        probe = Probe(source=entry) if isinstance(entry, str) else entry
+        source, target = data.texts(probe.source, probe.target)
         if tokeniser.unit.is_text:  # the beginning, as many tokens as a model predicts of a block
-            most = data.record["longest"]["target"] - 1
-            texts = [("", tokeniser.beginning(str(text), most)) for _, text in texts]
-        return tuple(ProbeSentence(source=source, target=target) for source, target in texts)
+            source = ""
+            target = tokeniser.beginning(str(target), data.record["longest"]["target"] - 1)
+        probes.append(ProbeSentence(source=source, target=target))
+    return tuple(probes)
+
+
+def _default_probes(data: PreparedData) -> list[ProbeSentence]:
+    """Return two test sentences, of the lengths `QUANTILES`; without sources, the beginnings of their targets."""
     test = data.splits["test"]
     order = sorted(range(len(test)), key=lambda row: (len(test.source[row]), test.source_text[row]))
     rows = dict.fromkeys(order[int(quantile * (len(order) - 1))] for quantile in QUANTILES)
-    if any(map(len, test.source)):
-        return tuple(ProbeSentence(source=test.source_text[row], target=None) for row in rows)
+    if any(len(ids) for ids in test.source):
+        return [ProbeSentence(source=test.source_text[row], target=None) for row in rows]
+    tokeniser = data.tokenisers["target"]
     most = min(PROBE_TOKENS, data.record["longest"]["target"] - 1)
-    sequences = [tokeniser.decode(test.target[row].tolist()).lstrip(INCOMPLETE) for row in rows]
-    return tuple(
-        ProbeSentence(source="", target=tokeniser.beginning(text, most)) for text in sequences
-    )
+    probes = []
+    for row in rows:
+        text = tokeniser.decode(test.target[row].tolist()).lstrip(INCOMPLETE)
+        probes.append(ProbeSentence(source="", target=tokeniser.beginning(text, most)))
+    return probes

@@ -34,15 +34,16 @@ def check_metric(
     """
     if name is None:
         return
-    task, roles = task_metrics(config.data.dataset), config.roles
+    task = task_metrics(config.data.dataset)
     stored = {metric.name for metric in task}
-    known = (
-        *measured(task, roles),
-        *(f"test/{metric.name}" for metric in DERIVED if metric.counts_of in stored),
-        *(of_heads(task, roles) if of_heads_too else ()),
-    )
-    if name not in known:
-        raise location.error(f"unknown metric '{name}'{nearest(name, known)}")
+    names = list(measured(task, config.roles))
+    for derived in DERIVED:
+        if derived.counts_of in stored:
+            names.append(f"test/{derived.name}")
+    if of_heads_too:
+        names += of_heads(task, config.roles)
+    if name not in names:
+        raise location.error(f"unknown metric '{name}'{nearest(name, names)}")
     metric = find(name)
     if directed and (metric is None or metric.higher_is_better is None):
         raise location.error(
@@ -52,17 +53,16 @@ def check_metric(
 
 def reported_metrics(loaded: LoadedExperiment, config: RunConfig) -> ReportedMetrics:
     """Return the metrics of the report, checked; the defaults are those of the dataset of ``config``."""
-    given, task = loaded.file.metrics, task_metrics(config.data.dataset)
-    at = loaded.location("metrics")
-    primary = given.primary or f"test/{task[0].name}"
-    check_metric(primary, config, at.child("primary"), directed=True)
-    report = (
-        ("valid/loss", *(f"test/{metric.name}" for metric in task[1:]))
-        if given.report is None
-        else given.report
-    )
+    metrics = loaded.file.metrics
+    location = loaded.location("metrics")
+    first, *others = task_metrics(config.data.dataset)
+    primary = metrics.primary or f"test/{first.name}"
+    check_metric(primary, config, location.child("primary"), directed=True)
+    report = metrics.report
+    if report is None:
+        report = ("valid/loss", *(f"test/{metric.name}" for metric in others))
     for number, name in enumerate(report):
-        check_metric(name, config, at.child("report").child(number))
+        check_metric(name, config, location.child("report").child(number))
     if isinstance(loaded.file.margin, dict):
         for name in loaded.file.margin:
             check_metric(name, config, loaded.location("margin", name))

@@ -1,137 +1,292 @@
 """Pitfalls: settings that notebooks used and that make a result less meaningful.
 
-They are allowed and shown with every result. The rules depend on the configuration, and on the leak
-of its data where it is measured; the effect of a pitfall on a model is measured in
-``headtohead_notebooks.pitfalls``.
+They are allowed and shown with every result. A rule depends on the configuration, and on the leak of its data where it
+is measured; ``RULES`` lists them. Attention styles declare further pitfalls. The effect of a pitfall on a model is
+measured in ``headtohead_notebooks.pitfalls``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
 from headtohead.config.entries import entries_of
-from headtohead.plugins.registry import Registry
-from headtohead.schema.run_config import RunConfig
+from headtohead.plugins.registry import current
+from headtohead.schema.run_config import NOTHING_HELD_OUT, RunConfig
 from headtohead.storage.experiment import Pitfall
 
-CONSEQUENCES = {
-    "nothing held out": "all pairs are in the training set, so scores measure memorisation, not generalisation",
-    "split by rows": "a sentence with several translations can be in the training set and in the test set",
-    "letters lost": "letters outside a-z other than á é í ó ú become spaces: ñ and ü split a word in two",
-    "words dropped": "words outside the vocabulary are removed: the model translates other sentences than were given",
-    "no boundary tokens": "the first word of a target is never a label, and a translation has no start and no end",
-    "positions by batch row": "every token of a sentence gets the same position, its row index in the batch: the model "
-    "cannot represent word order, and a sentence's result depends on its row",
-    "future not masked": "in training the model attends to the tokens that it predicts",
-    "padding not masked": "padding is attended to, so a sentence's result depends on the other sentences of its batch",
-    "source ignored": "cross-attention attends to the decoder itself: no output depends on the source",
-    "one table, two vocabularies": "words of the two languages with the same id share an embedding",
-    "never trained": "the weights keep their values at initialisation",
-    "targets not shifted": "labels are not shifted: each token is its own label, and the decoder attends to it",
-    "parameters frozen": "the parameters outside quirks.trainable keep their values at initialisation",
-    "fixed padding": "every sentence is padded to the same length: most of the computation is spent on padding",
-    "not autoregressive": "all tokens are predicted in one pass over zeros: no token depends on the tokens before it",
-    "reference as input": "translations are the most likely tokens of a pass that receives the reference",
-}
-"""The consequence of each pitfall, by its name. Attention styles declare further pitfalls."""
+FindField = Callable[[RunConfig, float | None], str | None]
+"""Returns the field of a configuration that causes a pitfall, or None; the number is the leak of the data."""
 
 
-def find_pitfalls(
-    config: RunConfig, registry: Registry, leak: float | None = None
-) -> tuple[Pitfall, ...]:
+@dataclass(frozen=True)
+class PitfallRule:
+    """The name and the consequence of a pitfall, and the function that finds the field that causes it."""
+
+    name: str
+    consequence: str
+    find_field: FindField
+
+
+def pitfall(name: str, consequence: str) -> Callable[[FindField], PitfallRule]:
+    """Return a decorator that makes the rule of a function."""
+
+    def rule(find_field: FindField) -> PitfallRule:
+        return PitfallRule(name, consequence, find_field)
+
+    return rule
+
+
+def find_pitfalls(config: RunConfig, leak: float | None = None) -> tuple[Pitfall, ...]:
     """Return the pitfalls of a resolved configuration, in the order of its sections.
 
     A split is no pitfall if ``leak``, the leak of the prepared data, is 0; None if it is not measured.
     """
-    data, train, quirks, decode = config.data, config.train, config.quirks, config.evaluate.decode
-    roles, reads_decoder = config.roles, quirks.cross_attention_memory == "decoder"
-    by_row = _roles_by_row(config, registry)
-    future = [
-        role
-        for role in roles
-        if role != "encoder" and _lacks(config, registry, role, "hides-future")
-    ]
-    padded = [
-        role
-        for role in roles
-        if role != "decoder" and _lacks(config, registry, role, "hides-padding")
-    ]
-    defaults = registry.dataset(data.dataset).defaults
-    intended = {
-        (section, name): value
-        for section, fields in defaults.items()
-        for name, value in fields.items()
-    }
-    no_start = data.target_boundaries == "none" != intended.get(("data", "target_boundaries"))
-    padding_matters = (
-        padded and train.batch_size != 1 and not (padded == ["cross"] and reads_decoder)
-    )
-    two_in_one = config.model.tie_embeddings == "embeddings" and not data.vocabulary.shared
-    styles = dict.fromkeys(
-        (role, entry.name) for role in roles for entry in config.attention.role(role).pattern
-    )
-    of_styles = [
-        (role, *pitfall)
-        for role, style in styles
-        for pitfall in registry.attention(style).pitfalls.items()
-    ]
-    consequences = CONSEQUENCES | {name: text for _, name, text in of_styles}
-    rules = [
-        ("nothing held out", "data.split", data.split == "nothing-held-out" and leak != 0),
-        ("split by rows", "data.split", data.split == "row" and leak != 0),
-        ("letters lost", "data.normalise", data.normalise == "ascii-fold"),
-        ("words dropped", "data.vocabulary.unknown", data.vocabulary.unknown == "drop"),
-        (
-            "no boundary tokens",
-            "data.target_boundaries",
-            no_start and decode in ("greedy", "none"),
-        ),
-        ("positions by batch row", f"positional.{', positional.'.join(by_row)}", by_row),
-        *((name, f"attention.{role}", True) for role, name, _ in of_styles),
-        ("future not masked", "masking.decoder", "decoder" in future),
-        ("future not masked", "masking.cross", future == ["cross"] and reads_decoder),
-        ("padding not masked", f"masking.{', masking.'.join(padded)}", padding_matters),
-        ("source ignored", "quirks.cross_attention_memory", reads_decoder),
-        ("one table, two vocabularies", "model.tie_embeddings", two_in_one),
-        ("never trained", "train.epochs", train.epochs == 0),
-        ("targets not shifted", "quirks.shift_targets", not quirks.shift_targets),
-        ("parameters frozen", "quirks.trainable", quirks.trainable is not None),
-        ("fixed padding", "quirks.pad_to", isinstance(quirks.pad_to, int)),
-        ("not autoregressive", "evaluate.decode", decode == "non-autoregressive"),
-        (
-            "reference as input",
-            "evaluate.decode",
-            decode == "teacher-forced" != intended.get(("evaluate", "decode")),
-        ),
-    ]
-    return tuple(
-        Pitfall(name, field, consequences[name]) for name, field, applies in rules if applies
+    return (
+        *_pitfalls_of_rules(RULES_BEFORE_ATTENTION, config, leak),
+        *_pitfalls_of_styles(config),
+        *_pitfalls_of_rules(RULES_AFTER_ATTENTION, config, leak),
     )
 
 
-def padding_has_no_effect(config: RunConfig, registry: Registry) -> bool:
+def _pitfalls_of_rules(
+    rules: Iterable[PitfallRule], config: RunConfig, leak: float | None
+) -> list[Pitfall]:
+    pitfalls = []
+    for rule in rules:
+        field = rule.find_field(config, leak)
+        if field is not None:
+            pitfalls.append(Pitfall(rule.name, field, rule.consequence))
+    return pitfalls
+
+
+def _pitfalls_of_styles(config: RunConfig) -> list[Pitfall]:
+    """Return the pitfalls that the attention styles of a configuration declare, by role."""
+    pitfalls = []
+    for role in config.roles:
+        names = dict.fromkeys(entry.name for entry in config.attention.role(role).pattern)
+        for name in names:
+            for pitfall_name, consequence in current().attention(name).pitfalls.items():
+                pitfalls.append(Pitfall(pitfall_name, f"attention.{role}", consequence))
+    return pitfalls
+
+
+@pitfall(
+    "nothing held out",
+    "all pairs are in the training set, so scores measure memorisation, not generalisation",
+)
+def _nothing_held_out(config: RunConfig, leak: float | None) -> str | None:
+    if config.data.split == NOTHING_HELD_OUT and leak != 0:
+        return "data.split"
+    return None
+
+
+@pitfall(
+    "split by rows",
+    "a sentence with several translations can be in the training set and in the test set",
+)
+def _split_by_rows(config: RunConfig, leak: float | None) -> str | None:
+    if config.data.split == "row" and leak != 0:
+        return "data.split"
+    return None
+
+
+@pitfall(
+    "letters lost",
+    "letters outside a-z other than á é í ó ú become spaces: ñ and ü split a word in two",
+)
+def _letters_lost(config: RunConfig, leak: float | None) -> str | None:
+    if config.data.normalise == "ascii-fold":
+        return "data.normalise"
+    return None
+
+
+@pitfall(
+    "words dropped",
+    "words outside the vocabulary are removed: the model translates other sentences than were given",
+)
+def _words_dropped(config: RunConfig, leak: float | None) -> str | None:
+    if config.data.vocabulary.unknown == "drop":
+        return "data.vocabulary.unknown"
+    return None
+
+
+@pitfall(
+    "no boundary tokens",
+    "the first word of a target is never a label, and a translation has no start and no end",
+)
+def _no_boundary_tokens(config: RunConfig, leak: float | None) -> str | None:
+    decodes = config.evaluate.decode in ("greedy", "none")
+    is_default = _default(config, "data", "target_boundaries") == "none"
+    if config.data.target_boundaries == "none" and decodes and not is_default:
+        return "data.target_boundaries"
+    return None
+
+
+def _default(config: RunConfig, section: str, field: str) -> object:
+    """Return the default that the dataset sets for a field; None if it sets none."""
+    return current().dataset(config.data.dataset).defaults.get(section, {}).get(field)
+
+
+@pitfall(
+    "positions by batch row",
+    "every token of a sentence gets the same position, its row index in the batch: the model cannot represent word "
+    "order, and a sentence's result depends on its row",
+)
+def _positions_by_batch_row(config: RunConfig, leak: float | None) -> str | None:
+    roles = _roles_by_row(config)
+    return ", ".join(f"positional.{role}" for role in roles) or None
+
+
+@pitfall("future not masked", "in training the model attends to the tokens that it predicts")
+def _future_not_masked(config: RunConfig, leak: float | None) -> str | None:
+    if "decoder" in config.roles and _lacks(config, "decoder", "hides-future"):
+        return "masking.decoder"
+    reads_decoder = "cross" in config.roles and config.quirks.cross_attention_memory == "decoder"
+    if reads_decoder and _lacks(config, "cross", "hides-future"):
+        return "masking.cross"
+    return None
+
+
+@pitfall(
+    "padding not masked",
+    "padding is attended to, so a sentence's result depends on the other sentences of its batch",
+)
+def _padding_not_masked(config: RunConfig, leak: float | None) -> str | None:
+    if config.train.batch_size == 1:
+        return None
+    roles = []
+    for role in config.roles:
+        if role != "decoder" and _lacks(config, role, "hides-padding"):
+            roles.append(role)
+    if roles == ["cross"] and config.quirks.cross_attention_memory == "decoder":
+        return None
+    return ", ".join(f"masking.{role}" for role in roles) or None
+
+
+@pitfall(
+    "source ignored",
+    "cross-attention attends to the decoder itself: no output depends on the source",
+)
+def _source_ignored(config: RunConfig, leak: float | None) -> str | None:
+    if config.quirks.cross_attention_memory == "decoder":
+        return "quirks.cross_attention_memory"
+    return None
+
+
+@pitfall(
+    "one table, two vocabularies",
+    "words of the two languages with the same id share an embedding",
+)
+def _one_table_for_two_vocabularies(config: RunConfig, leak: float | None) -> str | None:
+    if config.model.tie_embeddings == "embeddings" and not config.data.vocabulary.shared:
+        return "model.tie_embeddings"
+    return None
+
+
+@pitfall("never trained", "the weights keep their values at initialisation")
+def _never_trained(config: RunConfig, leak: float | None) -> str | None:
+    if config.train.epochs == 0:
+        return "train.epochs"
+    return None
+
+
+@pitfall(
+    "targets not shifted",
+    "labels are not shifted: each token is its own label, and the decoder attends to it",
+)
+def _targets_not_shifted(config: RunConfig, leak: float | None) -> str | None:
+    if not config.quirks.shift_targets:
+        return "quirks.shift_targets"
+    return None
+
+
+@pitfall(
+    "parameters frozen",
+    "the parameters outside quirks.trainable keep their values at initialisation",
+)
+def _parameters_frozen(config: RunConfig, leak: float | None) -> str | None:
+    if config.quirks.trainable is not None:
+        return "quirks.trainable"
+    return None
+
+
+@pitfall(
+    "fixed padding",
+    "every sentence is padded to the same length: most of the computation is spent on padding",
+)
+def _fixed_padding(config: RunConfig, leak: float | None) -> str | None:
+    if isinstance(config.quirks.pad_to, int):
+        return "quirks.pad_to"
+    return None
+
+
+@pitfall(
+    "not autoregressive",
+    "all tokens are predicted in one pass over zeros: no token depends on the tokens before it",
+)
+def _not_autoregressive(config: RunConfig, leak: float | None) -> str | None:
+    if config.evaluate.decode == "non-autoregressive":
+        return "evaluate.decode"
+    return None
+
+
+@pitfall(
+    "reference as input",
+    "translations are the most likely tokens of a pass that receives the reference",
+)
+def _reference_as_input(config: RunConfig, leak: float | None) -> str | None:
+    is_default = _default(config, "evaluate", "decode") == "teacher-forced"
+    if config.evaluate.decode == "teacher-forced" and not is_default:
+        return "evaluate.decode"
+    return None
+
+
+RULES_BEFORE_ATTENTION: tuple[PitfallRule, ...] = (
+    _nothing_held_out,
+    _split_by_rows,
+    _letters_lost,
+    _words_dropped,
+    _no_boundary_tokens,
+    _positions_by_batch_row,
+)
+RULES_AFTER_ATTENTION: tuple[PitfallRule, ...] = (
+    _future_not_masked,
+    _padding_not_masked,
+    _source_ignored,
+    _one_table_for_two_vocabularies,
+    _never_trained,
+    _targets_not_shifted,
+    _parameters_frozen,
+    _fixed_padding,
+    _not_autoregressive,
+    _reference_as_input,
+)
+RULES = (*RULES_BEFORE_ATTENTION, *RULES_AFTER_ATTENTION)
+
+
+def padding_has_no_effect(config: RunConfig) -> bool:
     """Return whether a sentence has the same scores in a padded batch and alone, because its masks hide all padding.
 
     False for entries of plugins, whose declarations nothing has verified, and for positions by batch row.
     """
-    used = [(family, chosen.name) for family, chosen in entries_of(config)]
-    if not all(
-        name in registry.entries[family] and registry.find(family, name).is_built_in
-        for family, name in used
-    ):
+    if _roles_by_row(config):
         return False
-    if _roles_by_row(config, registry):
-        return False
-    is_read = config.quirks.cross_attention_memory == "encoder"
-    source = [role for role in config.roles if role == "cross" and is_read]
-    # In self-attention, padding follows every token.
-    targets = [role for role in config.roles if role not in source]
-    return not any(_lacks(config, registry, role, "hides-padding") for role in source) and not any(
-        _lacks(config, registry, role, "hides-padding")
-        and _lacks(config, registry, role, "hides-future")
-        for role in targets
-    )
+    for family, entry in entries_of(config):
+        is_known = entry.name in current().entries[family]
+        if not is_known or not current().find(family, entry.name).is_built_in:
+            return False
+    for role in config.roles:
+        if not _lacks(config, role, "hides-padding"):
+            continue
+        # In self-attention, padding follows every token, so that a mask of the future hides it too.
+        reads_source = role == "cross" and config.quirks.cross_attention_memory == "encoder"
+        if reads_source or _lacks(config, role, "hides-future"):
+            return False
+    return True
 
 
-def is_order_invariant(config: RunConfig, registry: Registry) -> bool:
+def is_order_invariant(config: RunConfig) -> bool:
     """Return whether the model treats the source as a bag of words, so that the data's upper bound applies to it.
 
     A model can depend on positions through a positional encoding, an attention style with position-dependent scores,
@@ -140,45 +295,44 @@ def is_order_invariant(config: RunConfig, registry: Registry) -> bool:
     """
     if "encoder" not in config.roles:
         return False
-    for role in ("encoder", "cross"):
-        positional, attention = (
-            family.role(role).pattern for family in (config.positional, config.attention)
-        )
-        if (
-            any(
-                "order-invariant" not in registry.positional(entry.name).properties
-                for entry in positional
-            )
-            or any(
-                registry.attention(entry.name).depends_on_order(entry.options)
-                for entry in attention
-            )
-            or _lacks(config, registry, role, "shows-the-rest")
-            or any(
-                own is None or "hides-future" in own for own in _declared(config, registry, role)
-            )
-        ):
-            return False
-    return True
+    return not (_depends_on_order(config, "encoder") or _depends_on_order(config, "cross"))
 
 
-def _roles_by_row(config: RunConfig, registry: Registry) -> list[str]:
-    patterns = {
-        role: config.positional.role(role).pattern for role in config.roles if role != "cross"
-    }
-    return [
-        role
-        for role, own in patterns.items()
-        if any(registry.positional(entry.name).by_row for entry in own)
-    ]
+def _depends_on_order(config: RunConfig, role: str) -> bool:
+    """Return whether the attention of a role can depend on the order of its keys."""
+    for entry in config.positional.role(role).pattern:
+        if "order-invariant" not in current().positional(entry.name).properties:
+            return True
+    for entry in config.attention.role(role).pattern:
+        if current().attention(entry.name).depends_on_order(entry.options):
+            return True
+    for properties in _mask_properties(config, role):
+        if properties is None or "hides-future" in properties:
+            return True
+    return _lacks(config, role, "shows-the-rest")
 
 
-def _lacks(config: RunConfig, registry: Registry, role: str, hiding: str) -> bool:
+def _roles_by_row(config: RunConfig) -> list[str]:
+    """Return the roles with a positional encoding by batch row."""
+    roles = []
+    for role in config.roles:
+        if role != "cross":
+            entries = config.positional.role(role).pattern
+            if any(current().positional(entry.name).by_row for entry in entries):
+                roles.append(role)
+    return roles
+
+
+def _lacks(config: RunConfig, role: str, hiding: str) -> bool:
     """Return whether a masking of a role lacks the property ``hiding``, such as ``hides-future``."""
-    return any(own is not None and hiding not in own for own in _declared(config, registry, role))
+    maskings = _mask_properties(config, role)
+    return any(masking is not None and hiding not in masking for masking in maskings)
 
 
-def _declared(config: RunConfig, registry: Registry, role: str) -> list[frozenset[str] | None]:
+def _mask_properties(config: RunConfig, role: str) -> list[frozenset[str] | None]:
     """Return the declared properties of a role's maskings by layer of the pattern; None where they are unknown."""
-    pattern = config.masking.role(role).pattern
-    return [registry.masking(entry.name)(entry.options).role_properties(role) for entry in pattern]
+    properties = []
+    for entry in config.masking.role(role).pattern:
+        masking = current().masking(entry.name)(entry.options)
+        properties.append(masking.role_properties(role))
+    return properties

@@ -163,11 +163,6 @@ class Planner:
             tuning=tuning,
             looks=looks,
         )
-        log.info(
-            "planned %s: %d variants, %d runs, %d to run",
-            plan.name,
-            len(variants),
-            len(runs),
-            len(plan.remaining),
-        )
+        numbers = (len(variants), len(runs), len(plan.remaining))
+        log.info("planned %s: %d variants, %d runs, %d to run", plan.name, *numbers)
         return plan

@@ -6,19 +6,34 @@ replace runs; options of a single call and another file of the same name may not
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from headtohead.config.labels import Scalar
 from headtohead.config.loading import LoadedExperiment, Override, experiment_name
 from headtohead.config.project import next_command
+from headtohead.planning.lookup import PlannedRun
 from headtohead.planning.notes import count_are
 from headtohead.planning.plan import Plan
 from headtohead.planning.variants import is_runtime
 from headtohead.storage import states
 from headtohead.storage.experiment import EXPERIMENT, ExperimentDirectory, VariantRecord
 from headtohead.storage.leases import observe
+
+OTHER_FILE = (
+    "experiment '{experiment}' in '{root}' has the runs of the file '{other}'; rename '{file}', or add --name LABEL "
+    "(name= in Python)"
+)
+DROPPED_RUNS = (
+    "experiment '{experiment}' has {number} finished or running runs, and {options} would drop {dropped} of them from "
+    "its report; add --name LABEL (name= in Python) to create experiment '{label}', or edit the experiment file and "
+    "run it without these options"
+)
+CHANGED_PLUGINS = (
+    "{runs_are} STALE: {changes}; add --stale (stale=True in Python) to retrain, or keep the old results in "
+    "'{experiment}' and train in a separate experiment: {command} --name LABEL"
+)
 
 PROTECTED = states.RESULTS | states.ACTIVE
 
@@ -30,49 +45,58 @@ def find_replaced(plan: Plan, *, stale: bool = False) -> str | None:
     ``stale``, plugins of finished runs have changed. Additional seeds and variants drop no run, and neither do
     overrides of fields that no result depends on.
     """
-    loaded, plans = plan.loaded, [plan, *([plan.tuning.plan] if plan.tuning else [])]
-    for own in plans:
-        if not (own.directory / EXPERIMENT).exists():
-            continue
-        recorded = ExperimentDirectory.read(own.directory).record.file or ""
-        other = (plan.runs_root.resolve().parent / recorded).resolve()
-        if recorded and other.is_file() and other != loaded.path.resolve():
-            return (
-                f"experiment '{own.name}' in '{plan.runs_root}' has the runs of the file '{recorded}'; "
-                f"rename '{loaded.path}', or add --name LABEL (name= in Python)"
+    plans = [plan]
+    if plan.tuning is not None:
+        plans.append(plan.tuning.plan)
+    for part in plans:
+        other_file = _recorded_file(part)
+        if other_file is not None:
+            return OTHER_FILE.format(
+                experiment=part.name, root=plan.runs_root, other=other_file, file=plan.loaded.path
             )
-    changes_runs = loaded.seeds_option or not all(
-        is_runtime(*override.path[:2]) or _is_in_base(loaded, override)
-        for override in loaded.overrides
-    )
-    for own in plans if changes_runs else ():
-        protected = list(
-            _protected(own, plan.tuning.record.fields if plan.tuning and own is not plan else ())
-        )
-        if dropped := protected.count(False):
-            return (
-                f"experiment '{own.name}' has {len(protected)} finished or running runs, and "
-                f"{' '.join(loaded.run_options)} would drop {dropped} of them from its report; add --name LABEL (name= "
-                f"in Python) to create experiment '{experiment_name(loaded.path)}-LABEL', or edit the experiment file "
-                "and run it without these options"
-            )
-    changed = [
-        run
-        for part in plans
-        for run in part.selected
-        if run.changed_plugins and run.is_done and not stale
-    ]
-    if not changed:
+    if _changes_runs(plan.loaded):
+        for part in plans:
+            tuned: Collection[str] = ()
+            if plan.tuning is not None and part is not plan:
+                tuned = plan.tuning.record.fields
+            protected = _protected(part, tuned)
+            dropped = protected.count(False)
+            if dropped:
+                return DROPPED_RUNS.format(
+                    experiment=part.name,
+                    number=len(protected),
+                    options=" ".join(plan.loaded.run_options),
+                    dropped=dropped,
+                    label=f"{experiment_name(plan.loaded.path)}-LABEL",
+                )
+    changed = []
+    if not stale:
+        for part in plans:
+            changed += [run for run in part.selected if run.changed_plugins and run.is_done]
+    return _changed_plugins(plan, changed) if changed else None
+
+
+def _recorded_file(plan: Plan) -> str | None:
+    """Return the experiment file of the stored record if it is another one that still exists, else None."""
+    if not (plan.directory / EXPERIMENT).exists():
         return None
-    words = [
-        next_command("run", loaded.path, plan.runs_root),
-        *replace(loaded, label=None).run_options,
-    ]
-    changes = ", ".join(sorted({change for run in changed for change in run.changed_plugins}))
-    return (
-        f"{count_are(len(changed), 'finished run')} STALE: {changes}; add --stale (stale=True in Python) to retrain, "
-        f"or keep the old results in '{plan.name}' and train in a separate experiment: {' '.join(words)} --name LABEL"
-    )
+    recorded = ExperimentDirectory.read(plan.directory).record.file
+    if not recorded:
+        return None
+    path = (plan.runs_root.resolve().parent / recorded).resolve()
+    is_other = path.is_file() and path != plan.loaded.path.resolve()
+    return recorded if is_other else None
+
+
+def _changes_runs(loaded: LoadedExperiment) -> bool:
+    """Return whether the options of the call change the number of seeds, or a field that results depend on."""
+    if loaded.seeds_option:
+        return True
+    for override in loaded.overrides:
+        has_no_effect = is_runtime(*override.path[:2]) or _is_in_base(loaded, override)
+        if not has_no_effect:
+            return True
+    return False
 
 
 def _is_in_base(loaded: LoadedExperiment, override: Override) -> bool:
@@ -83,9 +107,25 @@ def _is_in_base(loaded: LoadedExperiment, override: Override) -> bool:
     return bool(value == override.value and value is not None)
 
 
+def _changed_plugins(plan: Plan, changed: Sequence[PlannedRun]) -> str:
+    """Return which plugins of finished runs have changed, and how to keep or replace the results."""
+    changes = {change for run in changed for change in run.changed_plugins}
+    words = [
+        next_command("run", plan.loaded.path, plan.runs_root),
+        *replace(plan.loaded, label=None).run_options,
+    ]
+    return CHANGED_PLUGINS.format(
+        runs_are=count_are(len(changed), "finished run"),
+        changes=", ".join(sorted(changes)),
+        experiment=plan.name,
+        command=" ".join(words),
+    )
+
+
 def dropped_note(plan: Plan) -> str | None:
     """Return a sentence if finished runs are no longer planned and leave the report, else None."""
-    if not (dropped := list(_protected(plan)).count(False)):
+    dropped = _protected(plan).count(False)
+    if not dropped:
         return None
     return (
         f"{count_are(dropped, 'finished run')} no longer in the plan and leave the report, because the file or the "
@@ -93,31 +133,38 @@ def dropped_note(plan: Plan) -> str | None:
     )
 
 
-def _protected(plan: Plan, tuned: Collection[str] = ()) -> Iterator[bool]:
-    """Yield, for each recorded run that is finished or running, whether the plan contains it.
+def _protected(plan: Plan, tuned: Collection[str] = ()) -> list[bool]:
+    """Return, for each recorded run that is finished or running, whether the plan contains it.
 
     Before settings are chosen, run hashes are not final, and runs are compared by variant and seed. Of a sweep of the
     fields ``tuned``, the plan lacks further values until all listed values have results, as with ``--fresh``. They are
     contained if the listed values of their variant are recorded.
     """
-
-    def untuned(variant: VariantRecord) -> dict[str, Scalar]:
-        return {axis: value for axis, value in variant.axes.items() if axis not in tuned}
-
     if not (plan.directory / EXPERIMENT).exists():
-        return
-    is_final = plan.tuning is None or plan.tuning.is_chosen
-    planned = {run.run_hash if is_final else (run.variant, run.seed) for run in plan.runs}
+        return []
     experiment = ExperimentDirectory.read(plan.directory)
-    known = {run.run_hash for run in experiment.record.runs}
-    new = [
-        untuned(plan.by_slug[run.variant].record) for run in plan.runs if run.run_hash not in known
-    ]
-    swept = [untuned(variant.record) for variant in plan.variants if tuned]
+    are_hashes_final = plan.tuning is None or plan.tuning.is_chosen
+    planned: set[object] = set()
+    for run in plan.runs:
+        planned.add(run.run_hash if are_hashes_final else (run.variant, run.seed))
+    recorded_hashes = {run.run_hash for run in experiment.record.runs}
+    unrecorded = []
+    for run in plan.runs:
+        if run.run_hash not in recorded_hashes:
+            unrecorded.append(_untuned(plan.by_slug[run.variant].record, tuned))
+    swept = []
+    if tuned:
+        swept = [_untuned(variant.record, tuned) for variant in plan.variants]
+    protected = []
     for recorded in experiment.record.runs:
         if observe(recorded.path(experiment.path)).state in PROTECTED:
-            own = untuned(experiment.record.by_slug[recorded.variant])
-            is_planned = (
-                recorded.run_hash if is_final else (recorded.variant, recorded.seed)
-            ) in planned
-            yield is_planned or (own in swept and own not in new)
+            key = recorded.run_hash if are_hashes_final else (recorded.variant, recorded.seed)
+            axes = _untuned(experiment.record.by_slug[recorded.variant], tuned)
+            is_further_value = axes in swept and axes not in unrecorded
+            protected.append(key in planned or is_further_value)
+    return protected
+
+
+def _untuned(variant: VariantRecord, tuned: Collection[str]) -> dict[str, Scalar]:
+    """Return the axis values of a variant without the fields that the sweep sets."""
+    return {axis: value for axis, value in variant.axes.items() if axis not in tuned}

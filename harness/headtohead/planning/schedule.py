@@ -30,9 +30,13 @@ def planned_steps(train: TrainConfig, steps_per_epoch: int, tokens_per_epoch: in
     """
     if train.steps is not None:
         return train.steps
-    epochs = train.epochs if train.tokens is None else train.tokens / max(1, tokens_per_epoch)
+    epochs = train.epochs
+    if train.tokens is not None:
+        epochs = train.tokens / max(1, tokens_per_epoch)
     assert epochs is not None, "the configuration is resolved"
-    return max(1, round(epochs * steps_per_epoch)) if epochs else 0
+    if epochs == 0:
+        return 0
+    return max(1, round(epochs * steps_per_epoch))
 
 
 def evaluation_interval(train: TrainConfig, steps: int) -> int:
@@ -42,7 +46,9 @@ def evaluation_interval(train: TrainConfig, steps: int) -> int:
 
 def warmup_steps(train: TrainConfig, steps: int) -> int:
     """Return the number of steps of the warm-up: ``warmup_steps``, or a twentieth of the steps."""
-    return steps // 20 if train.warmup_steps is None else train.warmup_steps
+    if train.warmup_steps is None:
+        return steps // 20
+    return train.warmup_steps
 
 
 def learning_rate(train: TrainConfig, step: int, steps: int) -> float:

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from headtohead.model.geometry import vocab_sizes
 from headtohead.model.loss import CHUNK_LOGITS, LOGITS_AT_ONCE
@@ -71,19 +71,11 @@ def processors(device: str) -> int:
     return cpu_cores()
 
 
-def _tokens(config: RunConfig) -> int:
-    train = config.train
-    return train.batch_tokens if train.batch_size is None else train.batch_size * 16
+class Group(NamedTuple):
+    """What runs of a stack share: the shapes of their tensors and, with enough runs, encodings and masks."""
 
-
-def _activations_per_token(config: RunConfig) -> int:
-    """Return the approximate number of activations per token, without logits."""
-    model = config.model
-    gated = any(
-        registered("feed_forward", chosen.name).gated
-        for chosen in config.entries("feed_forward").values()
-    )
-    return model.layers_in_all * (10 * model.d_model + (1 + 2 * gated) * model.d_ff)
+    shape: str
+    entries: str
 
 
 def arrange(
@@ -96,39 +88,65 @@ def arrange(
     are enough runs. Similar runs are put into the same stack; enough runs with the same encodings and masks share one
     with no others.
     """
-    registry = current()
-    variants = set(map(plan.variant_of, runs))
-    shapes = {variant: shape(variant.config, registry) for variant in variants}
-    # Members with equal optimizer settings are next to each other, since they share one optimizer step.
-    sort_keys = {
-        variant: [
-            getattr(variant.config, name).model_dump_json()
-            for name in ("train", "positional", "masking")
-        ]
-        for variant in variants
-    }
-    # By shape, and by encodings and masks if enough runs have them. Other settings of training cost nothing.
-    kinds = {variant: "".join(keys[1:]) for variant, keys in sort_keys.items()}
-    groups: dict[tuple[str, str], list[PlannedRun]] = {}
-    alike = Counter((shapes[variant], kinds[variant]) for variant in map(plan.variant_of, runs))
-    for run in runs:
-        key = shapes[plan.variant_of(run)], kinds[plan.variant_of(run)]
-        is_separate = device == "cpu" and alike[key] * _activations(plan, run) >= OWN_STACK_NUMBERS
-        groups.setdefault(key if is_separate else (key[0], ""), []).append(run)
-    for members in groups.values():
-        members.sort(key=lambda run: sort_keys[plan.variant_of(run)])
+    groups = _groups(plan, runs, device)
     counts = {}
-    for key, members in groups.items():
+    for group, members in groups.items():
         variant = plan.variant_of(members[0])
         fastest = fastest_members(variant.config, variant.record.counts.total, device)
         size = _fitting(plan, members[0], min(fastest, len(members)), device, memory)
-        counts[key] = math.ceil(len(members) / size)
-    _keep_busy(counts, {key: len(members) for key, members in groups.items()}, workers)
+        counts[group] = math.ceil(len(members) / size)
+    _keep_busy(counts, {group: len(members) for group, members in groups.items()}, workers)
     stacks = []
-    for key, members in groups.items():
-        edges = [len(members) * index // counts[key] for index in range(counts[key] + 1)]
-        stacks += [members[start:end] for start, end in pairwise(edges)]
+    for group, members in groups.items():
+        count = counts[group]
+        edges = [len(members) * index // count for index in range(count + 1)]
+        for start, end in pairwise(edges):
+            stacks.append(members[start:end])
     return stacks
+
+
+def _groups(plan: Plan, runs: Sequence[PlannedRun], device: str) -> dict[Group, list[PlannedRun]]:
+    """Return the runs that can share stacks, similar runs next to each other."""
+    group_of: dict[str, Group] = {}
+    sort_key_of: dict[str, list[str]] = {}
+    for slug in {run.variant for run in runs}:
+        config = plan.by_slug[slug].config
+        train = config.train.model_dump_json()
+        positional = config.positional.model_dump_json()
+        masking = config.masking.model_dump_json()
+        group_of[slug] = Group(shape(config, current()), positional + masking)
+        # Members with equal optimizer settings are next to each other, since they share one optimizer step.
+        sort_key_of[slug] = [train, positional, masking]
+    alike = Counter(group_of[run.variant] for run in runs)
+    groups: dict[Group, list[PlannedRun]] = {}
+    for run in runs:
+        group = group_of[run.variant]
+        numbers = alike[group] * _activations(plan, run)
+        is_separate = device == "cpu" and numbers >= OWN_STACK_NUMBERS
+        shared = group if is_separate else group._replace(entries="")
+        groups.setdefault(shared, []).append(run)
+    for members in groups.values():
+        members.sort(key=lambda run: sort_key_of[run.variant])
+    return groups
+
+
+def _keep_busy(counts: dict[Group, int], runs: Mapping[Group, int], workers: int) -> None:
+    """Divide the largest stacks until there are four per process, or the same smaller number for each process.
+
+    Args:
+        counts: The number of stacks of each group, which is increased.
+        runs: The number of runs of each group.
+        workers: The number of processes.
+    """
+    while counts:
+        stacks = sum(counts.values())
+        is_even = stacks >= workers and stacks % workers == 0
+        if stacks >= 4 * workers or is_even:
+            return
+        largest = max(counts, key=lambda group: runs[group] / counts[group])
+        if counts[largest] >= runs[largest]:
+            return
+        counts[largest] += 1
 
 
 def local_stacks(plan: Plan) -> list[list[PlannedRun]]:
@@ -150,39 +168,44 @@ def fastest_members(config: RunConfig, parameters: int, device: str) -> int:
 
 def training_bytes(plan: Plan, run: PlannedRun) -> int:
     """Return the estimated memory of a member in training, without the logits of a stack."""
-    variant, data = plan.variant_of(run), plan.data_of(run)
-    config, counts, longest = variant.config, variant.record.counts, data.record["longest"]
-    model, train = config.model, config.train
-    fixed = config.quirks.pad_to
-    length = fixed if isinstance(fixed, int) else max(longest_sequences(config, longest).values())
+    config = plan.variant_of(run).config
+    counts = plan.variant_of(run).record.counts
+    longest = plan.data_of(run).record["longest"]
+    model = config.model
+    length = _length(config, longest)
     rows = _rows(config, longest)
     width = 6 * model.d_model + 4 * counts.inner_width + model.d_ff
     activations = model.layers_in_all * width * rows * length
     scores = _score_copies(config, counts.path) * model.heads * rows * length**2
-    weights = 4 + (
-        train.early_stopping is not None
-    )  # weights, gradients, two moments, and the best weights
-    target_words = vocab_sizes(
-        config, len(data.source_vocabulary), len(data.target_vocabulary)
-    ).target
-    decoded = (
-        config.evaluate.batch_size * target_words * (config.evaluate.decode == "greedy")
-    )  # logits of a step
-    numbers = (
-        weights * counts.total + ACTIVATION_COPIES * activations + scores + LOGIT_COPIES * decoded
-    )
+    weights = 4  # weights, gradients, two moments
+    if config.train.early_stopping is not None:
+        weights += 1  # the best weights
+    logits = 0
+    if config.evaluate.decode == "greedy":  # those of a step
+        logits = config.evaluate.batch_size * _target_words(plan, run)
+    numbers = weights * counts.total + ACTIVATION_COPIES * activations + scores
+    numbers += LOGIT_COPIES * logits
     return int(_number_bytes(config) * numbers)
 
 
-def _rows(config: RunConfig, longest: Mapping[str, int]) -> int:
-    """Return the number of sequences of a microbatch."""
-    train = config.train
-    batch = train.batch_size or max(1, train.batch_tokens // max(1, *longest.values()))
-    return math.ceil(batch / train.num_microbatches)
+def _fitting(plan: Plan, run: PlannedRun, wanted: int, device: str, memory: int) -> int:
+    """Return the number of members, 1 to ``wanted``, that fit into memory by a formula of their sizes.
 
-
-def _number_bytes(config: RunConfig) -> int:
-    return 8 if config.train.precision == "float64" else 4
+    A stack that is out of memory nevertheless is halved.
+    """
+    config = plan.variant_of(run).config
+    longest = plan.data_of(run).record["longest"]
+    target_words = _target_words(plan, run)
+    chunk = LOGITS_AT_ONCE
+    if device == "cpu":
+        chunk = max(CHUNK_LOGITS, 2 * config.model.d_model * target_words)
+    training_tokens = _rows(config, longest) * _length(config, longest)
+    tokens = max(training_tokens, config.evaluate.batch_size * longest["target"])
+    logits = LOGIT_COPIES * min(chunk, wanted * tokens * target_words)
+    available = MEMORY_FRACTION * (memory - PROCESS_BYTES - _number_bytes(config) * logits)
+    if device == "cuda" and config.train.backend != "eager":
+        available /= CAPTURED_COPIES
+    return max(1, min(wanted, int(available // training_bytes(plan, run))))
 
 
 def _score_copies(config: RunConfig, paths: Mapping[Role, str]) -> int:
@@ -196,55 +219,57 @@ def _score_copies(config: RunConfig, paths: Mapping[Role, str]) -> int:
     copies = 0
     for role, path in paths.items():
         encoding = config.positional.role(role)
-        biased = "content_bias" in current().positional(encoding.name).mechanisms_of(
-            encoding.options
-        )
-        fused = path == "fused" and not model.dropout_attention and not biased
-        copies += layers[role] * (FUSED_SCORE_COPIES if fused else SCORE_COPIES)
+        mechanisms = current().positional(encoding.name).mechanisms_of(encoding.options)
+        is_fused = path == "fused" and not model.dropout_attention
+        stores_weights = not is_fused or "content_bias" in mechanisms
+        copies += layers[role] * (SCORE_COPIES if stores_weights else FUSED_SCORE_COPIES)
     return copies
-
-
-def _fitting(plan: Plan, run: PlannedRun, wanted: int, device: str, memory: int) -> int:
-    """Return the number of members, 1 to ``wanted``, that fit into memory by a formula of their sizes.
-
-    A stack that is out of memory nevertheless is halved.
-    """
-    config, data = plan.variant_of(run).config, plan.data_of(run)
-    model, longest = config.model, data.record["longest"]
-    fixed = config.quirks.pad_to
-    length = fixed if isinstance(fixed, int) else max(longest_sequences(config, longest).values())
-    target_words = vocab_sizes(
-        config, len(data.source_vocabulary), len(data.target_vocabulary)
-    ).target
-    chunk = LOGITS_AT_ONCE
-    if device == "cpu":
-        chunk = max(CHUNK_LOGITS, 2 * model.d_model * target_words)
-    tokens = max(_rows(config, longest) * length, config.evaluate.batch_size * longest["target"])
-    logits = LOGIT_COPIES * min(chunk, wanted * tokens * target_words)
-    available = MEMORY_FRACTION * (memory - PROCESS_BYTES - _number_bytes(config) * logits)
-    if device == "cuda" and config.train.backend != "eager":
-        available /= CAPTURED_COPIES
-    return max(1, min(wanted, int(available // training_bytes(plan, run))))
 
 
 def _activations(plan: Plan, run: PlannedRun) -> int:
     """Return the approximate number of activations of a member in a training step, logits included."""
-    config, data = plan.variant_of(run).config, plan.data_of(run)
-    target_words = vocab_sizes(
-        config, len(data.source_vocabulary), len(data.target_vocabulary)
-    ).target
-    return _tokens(config) * (_activations_per_token(config) + target_words)
+    config = plan.variant_of(run).config
+    return _tokens(config) * (_activations_per_token(config) + _target_words(plan, run))
 
 
-def _keep_busy(
-    counts: dict[tuple[str, str], int], runs: Mapping[tuple[str, str], int], workers: int
-) -> None:
-    """Divide the largest stacks until there are four per process, or the same smaller number for each process."""
-    while counts:
-        total = sum(counts.values())
-        if total >= 4 * workers or (total >= workers and total % workers == 0):
-            return
-        largest = max(counts, key=lambda key: runs[key] / counts[key])
-        if counts[largest] >= runs[largest]:
-            return
-        counts[largest] += 1
+def _activations_per_token(config: RunConfig) -> int:
+    """Return the approximate number of activations per token, without logits."""
+    model = config.model
+    networks = config.entries("feed_forward").values()
+    is_gated = any(registered("feed_forward", chosen.name).gated for chosen in networks)
+    d_ff_copies = 3 if is_gated else 1
+    return model.layers_in_all * (10 * model.d_model + d_ff_copies * model.d_ff)
+
+
+def _tokens(config: RunConfig) -> int:
+    """Return the approximate number of tokens of a batch."""
+    train = config.train
+    if train.batch_size is None:
+        return train.batch_tokens
+    return train.batch_size * 16
+
+
+def _rows(config: RunConfig, longest: Mapping[str, int]) -> int:
+    """Return the number of sequences of a microbatch."""
+    train = config.train
+    batch = train.batch_size or max(1, train.batch_tokens // max(1, *longest.values()))
+    return math.ceil(batch / train.num_microbatches)
+
+
+def _length(config: RunConfig, longest: Mapping[str, int]) -> int:
+    """Return the number of tokens of the longest sequence, padding included."""
+    if isinstance(config.quirks.pad_to, int):
+        return config.quirks.pad_to
+    return max(longest_sequences(config, longest).values())
+
+
+def _target_words(plan: Plan, run: PlannedRun) -> int:
+    """Return the number of words for which a model of a run predicts logits."""
+    data = plan.data_of(run)
+    source = len(data.source_vocabulary)
+    target = len(data.target_vocabulary)
+    return vocab_sizes(plan.variant_of(run).config, source, target).target
+
+
+def _number_bytes(config: RunConfig) -> int:
+    return 8 if config.train.precision == "float64" else 4

@@ -24,7 +24,7 @@ from headtohead.config.source_location import SourceLocation
 from headtohead.config.validation_errors import find_field
 from headtohead.errors import HeadToHeadError
 from headtohead.planning.between import END, START
-from headtohead.planning.design import Axes, Design
+from headtohead.planning.design import Axes, Design, Written
 from headtohead.planning.lookup import PlannedRun
 from headtohead.planning.plan import TUNING_METRIC, Plan, TuningSetting
 from headtohead.planning.variants import Variant
@@ -59,21 +59,29 @@ def settings_of(loaded: LoadedExperiment, design: Design) -> tuple[TuningSetting
     for path, values in tune.items():
         listed = _around(design, path, location) if values == "auto" else values
         choices.append(axes.choices({path: listed}, location))
-    fields = sorted(set().union(*(_fields_of(path) for path in tune)))
     settings: dict[tuple[Scalar, ...], TuningSetting] = {}
     for parts in itertools.product(*choices):
-        written = {path: item for part in parts for path, item in part.items()}
+        written: dict[str, Written] = {}
+        for part in parts:
+            written |= part
         builder = design.start.copy()
         for path in sorted(written, key=assignment_order):
             builder.assign(tuple(path.split(".")), *written[path])
-        config = builder.build()
-        labels = {path: label_at(config, tuple(path.split("."))) for path in tune}
-        changes: dict[str, dict[str, Any]] = {}
-        for section, name in fields:
-            changes.setdefault(section, {})[name] = _value_of(config, (section, name))
+        setting = _setting(builder.build(), tune)
         # Values that are written differently but equal are one setting.
-        settings.setdefault(tuple(labels.values()), TuningSetting(labels, changes))
+        settings.setdefault(tuple(setting.values.values()), setting)
     return tuple(settings.values())
+
+
+def _setting(config: RunConfig, paths: Iterable[str]) -> TuningSetting:
+    """Return the setting that a configuration has in the tuned fields."""
+    labels = {}
+    changes: dict[str, dict[str, Any]] = {}
+    for path in paths:
+        labels[path] = label_at(config, tuple(path.split(".")))
+        for section, name in _fields_of(path):
+            changes.setdefault(section, {})[name] = _value_of(config, (section, name))
+    return TuningSetting(labels, changes)
 
 
 def _refuse_field(path: str, design: Design, location: SourceLocation) -> None:
@@ -83,8 +91,8 @@ def _refuse_field(path: str, design: Design, location: SourceLocation) -> None:
         allowed += [f"{section}.{name}" for name in names]
     is_option = tuple(path.split(".")[:2]) in SECTION_ENTRIES
     if path not in allowed and not is_option:
-        hint = f"; use one of {', '.join(sorted(allowed))}"
         field = find_field(path)
+        hint = f"; use one of {', '.join(sorted(allowed))}"
         if field in allowed:
             hint = f"; did you mean '{field}'?"
         raise location.error(f"'{path}' cannot be tuned{hint}")
@@ -161,7 +169,8 @@ def _like(example: Any, value: float) -> float:
 
 def _fields_of(path: str) -> set[Field]:
     """Return the fields that a path sets: the field, those of a shorthand, or the entry that has an option."""
-    section, name = path.split(".")[:2]
+    section, _, below = path.partition(".")
+    name, _, _ = below.partition(".")
     return {(section, field) for field in SHORTHANDS.get((section, name), (name,))}
 
 

@@ -6,124 +6,165 @@ version in ``format``. Numbers that are not finite are null; an infinite number 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from headtohead.analysis.contrasts import ContrastResult
+from headtohead.analysis.scores import Collapse
+from headtohead.analysis.study import Analysis, LooksStatus
+from headtohead.analysis.wording import contrast_name
 from headtohead.escaping import json_text
+from headtohead.report.content import Report
 from headtohead.report.folder import ANSWER_FORMAT
+from headtohead.report.setup import setup_line
 from headtohead_judge.answer import plain, summary_fields, test_fields
-from headtohead_judge.contrast import Contrast, with_sign
+from headtohead_judge.contrast import Contrast, Side, with_sign
 
-if TYPE_CHECKING:
-    from headtohead.report.content import Report
+VERSION = 3
 
 
 def answer_file(report: Report) -> str:
     """Return the text of ``answer.json``."""
-    from headtohead.analysis.wording import contrast_name
-    from headtohead.report.setup import setup_line
-
     analysis, record = report.analysis, report.record
-    margin, found = record.margins.get(analysis.metric), analysis.convergence
-    points = analysis.reference_points.get(analysis.frames.baseline)
-    compared = analysis.reference_comparisons("nearest_neighbour")
-    status = analysis.looks
-    reason = (
-        "at_most"
-        if status and status.undecided
-        else "not_ranked"
-        if status and status.untested
-        else "decided"
-    )
+    margin = record.margins.get(analysis.metric)
+    frame = report.differences.frame
+    collapses = {slug: _collapse(collapse) for slug, collapse in analysis.collapses.items()}
     answer = {
-        "format": f"{ANSWER_FORMAT}3",
+        "format": f"{ANSWER_FORMAT}{VERSION}",
         "experiment": record.name,
         "question": record.question,
         "answer": report.answer,
-        "differences": []
-        if (frame := report.differences.frame) is None
-        else frame.to_dict("records"),
+        "differences": [] if frame is None else frame.to_dict("records"),
         "stale": list(report.stale),
         "remarks": [vars(remark) for remark in report.remarks],
         "setup": setup_line(analysis),
         "metric": analysis.metric,
         "margin": margin.value if margin else None,
-        "looks": status
-        and {
-            "planned": status.looks.seeds,
-            "taken": status.taken,
-            "level": status.level,
-            "stopped": None if not status.complete or status.next is not None else reason,
-            "undecided": status.undecided,
-            "set_after_results": analysis.late_looks,
-        },
+        "looks": _looks(analysis, analysis.looks) if analysis.looks else None,
         "incomplete": dict(analysis.incomplete),
         "scores": {slug: analysis.summaries[slug].mean for slug in analysis.ranked},
-        "collapses": {
-            slug: {
-                **{name: getattr(found, name) for name in ("collapsed", "runs", "p")},
-                "interval": vars(found.interval),
-                "all_runs": summary_fields(found.all_runs),
-                "without": summary_fields(found.without),
-            }
-            for slug, found in analysis.collapses.items()
-        },
-        "contrasts": [
-            {
-                "family": name,
-                "main": contrast in analysis.main_contrasts,
-                "label": contrast_name(analysis, contrast),
-                **{
-                    field: getattr(contrast, field)
-                    for field in ("name", "metric", "reason", "seeds")
-                },
-                **_sides(contrast.contrast),
-                **test_fields(contrast.paired, contrast.judgement),
-                "direction": contrast.direction_name,
-                "expected": contrast.expected or None,
-                "agreement": contrast.agreement and str(contrast.agreement),
-            }
-            for name, family in analysis.families._asdict().items()
-            for contrast in family.contrasts
-        ],
-        "training": {
-            "still_learning": bool(found.still_learning),
-            "decaying_schedules": list(found.decaying),
-            "variants": {slug: vars(trend) for slug, trend in found.trends.items()},
-            "gaps": [
-                {
-                    "contrast": gap.contrast.name,
-                    "loss_difference": gap.difference,
-                    "baseline_steps": gap.steps,
-                }
-                for gap in found.gaps
-            ],
-        },
-        "reference_points": points
-        and {
-            "sentences": points.sentences,
-            "scores": points.scores,
-            "not_better_than_nearest_neighbour": [
-                entry.slug for entry in compared if not entry.beaten
-            ],
-        },
+        "collapses": collapses,
+        "contrasts": _contrasts(analysis),
+        "training": _training(analysis),
+        "reference_points": _reference_points(analysis),
     }
     return json_text(plain(answer), indent=2) + "\n"
+
+
+def _looks(analysis: Analysis, status: LooksStatus) -> dict[str, Any]:
+    """Return the looks, and why the study stopped; null while it goes on."""
+    stopped: str | None = "decided"
+    if not status.complete or status.next is not None:
+        stopped = None
+    elif status.undecided:
+        stopped = "at_most"
+    elif status.untested:
+        stopped = "not_ranked"
+    return {
+        "planned": status.looks.seeds,
+        "taken": status.taken,
+        "level": status.level,
+        "stopped": stopped,
+        "undecided": status.undecided,
+        "set_after_results": analysis.late_looks,
+    }
+
+
+def _collapse(collapse: Collapse) -> dict[str, Any]:
+    return {
+        "collapsed": collapse.collapsed,
+        "runs": collapse.runs,
+        "p": collapse.p,
+        "interval": vars(collapse.interval),
+        "all_runs": summary_fields(collapse.all_runs),
+        "without": summary_fields(collapse.without),
+    }
+
+
+def _contrasts(analysis: Analysis) -> list[dict[str, Any]]:
+    """Return the contrasts of all families."""
+    contrasts = []
+    for name, family in analysis.families._asdict().items():
+        for contrast in family.contrasts:
+            fields = {"family": name, "main": contrast in analysis.main_contrasts}
+            contrasts.append(fields | _contrast(analysis, contrast))
+    return contrasts
+
+
+def _contrast(analysis: Analysis, contrast: ContrastResult) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "label": contrast_name(analysis, contrast),
+        "name": contrast.name,
+        "metric": contrast.metric,
+        "reason": contrast.reason,
+        "seeds": contrast.seeds,
+    }
+    fields |= _sides(contrast.contrast)
+    fields |= test_fields(contrast.paired, contrast.judgement)
+    fields["direction"] = contrast.direction_name
+    fields["expected"] = contrast.expected or None
+    fields["agreement"] = None
+    if contrast.agreement:
+        fields["agreement"] = str(contrast.agreement)
+    return fields
 
 
 def _sides(contrast: Contrast) -> dict[str, Any]:
     """Return the compared variants, and how their metrics and lengths differ.
 
-    In each setting, a variant with a positive weight is beside one with a negative weight.
+    In each setting, every variant with a positive weight is beside one with a negative weight.
     """
-    pairs = []
+    pairs: list[tuple[Side, Side]] = []
     for setting in contrast.settings:
-        positive, negative = with_sign(setting, 1.0), with_sign(setting, -1.0)
-        for side, against in zip(positive, negative, strict=True):
-            pairs.append((side, against))
-    side, against = pairs[0]
-    return {
+        positive = with_sign(setting, 1.0)
+        negative = with_sign(setting, -1.0)
+        for index in range(max(len(positive), len(negative))):
+            pair = positive[index % len(positive)], negative[index % len(negative)]
+            pairs.append(pair)
+    side, against = contrast.sides[0], contrast.sides[-1]
+    if pairs:
+        side, against = pairs[0]
+    fields: dict[str, Any] = {
         "pairs": [(first.variant, second.variant) for first, second in pairs],
-        "against_metric": against.metric if against.metric != side.metric else None,
+        "against_metric": None,
         "lengths": side.lengths,
-        "against_lengths": against.lengths if against.lengths != side.lengths else None,
+        "against_lengths": None,
+    }
+    if against.metric != side.metric:
+        fields["against_metric"] = against.metric
+    if against.lengths != side.lengths:
+        fields["against_lengths"] = against.lengths
+    return fields
+
+
+def _training(analysis: Analysis) -> dict[str, Any]:
+    """Return whether the runs trained far enough."""
+    training = analysis.convergence
+    gaps = []
+    for gap in training.gaps:
+        gaps.append(
+            {
+                "contrast": gap.contrast.name,
+                "loss_difference": gap.difference,
+                "baseline_steps": gap.steps,
+            }
+        )
+    return {
+        "still_learning": bool(training.still_learning),
+        "decaying_schedules": list(training.decaying),
+        "variants": {slug: vars(trend) for slug, trend in training.trends.items()},
+        "gaps": gaps,
+    }
+
+
+def _reference_points(analysis: Analysis) -> dict[str, Any] | None:
+    """Return the scores without training on the baseline's test set; null without any."""
+    points = analysis.reference_points.get(analysis.frames.baseline)
+    if points is None:
+        return None
+    compared = analysis.reference_comparisons("nearest_neighbour")
+    not_better = [comparison.slug for comparison in compared if not comparison.beaten]
+    return {
+        "sentences": points.sentences,
+        "scores": points.scores,
+        "not_better_than_nearest_neighbour": not_better,
     }

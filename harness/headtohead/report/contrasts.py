@@ -178,9 +178,8 @@ def factor_section(report: Report) -> Section | None:
         )
         note = {}
         if without_padding:
-            other = without_padding.get(contrast.name)
-            paired = other.paired if other else None
-            note["without padding"] = difference(paired, stored(analysis.metric))
+            other = without_padding[contrast.name]
+            note["without padding"] = difference(other.paired, stored(analysis.metric))
         note["settings"] = str(len(contrast.contrast.settings))
         if contrast.spread:
             low, high = contrast.spread
@@ -275,15 +274,18 @@ def _ranked(
     result: TwoWayResult, combination: Combination, metric: str, *, is_first: bool
 ) -> dict[str, str]:
     """Return a combination with its verdict; those with the best scores have no p-values."""
-    comparison = None if combination.is_best else combination.comparison
+    worse_p, equivalence_p = None, None
+    if combination.comparison and not combination.is_best:
+        worse_p = combination.comparison.worse_p
+        equivalence_p = combination.comparison.equivalence_p
     cells = {
         "combination": combination.name,
         readable(metric): score(combination.summary, metric),
         "verdict": "best" if is_first else verdict_of(combination),
-        "worse: p": show_p(comparison.worse_p if comparison else None),
+        "worse: p": show_p(worse_p),
     }
     if result.margin:
-        cells["equivalent: p"] = show_p(comparison.equivalence_p if comparison else None)
+        cells["equivalent: p"] = show_p(equivalence_p)
     return cells
 
 

@@ -35,7 +35,9 @@ def data_section(report: Report) -> Section:
         for name, signature in run.signatures.items():
             scoring.add(("sacreBLEU", f"{readable(f'test/{name}')}: {signature}"))
     properties = [*data_properties(report.record.data, has_encoder).items(), *sorted(scoring)]
-    rows = [{"property": name, "value": value} for name, value in properties]
+    rows = []
+    for name, value in properties:
+        rows.append({"property": name, "value": value})
     return Section("Data", frame=table(rows))
 
 
@@ -257,8 +259,11 @@ def length_section(report: Report) -> Section:
     )
 
 
-OUTPUTS = "Test examples{differing}{lengths}, with the outputs of the first finished seed of {variants}{limit}."
-DIFFERING = " on which the variants differ most"
+OUTPUTS_OF_ONE = "Test examples{lengths}, with the outputs of the first finished seed of {variant}."
+OUTPUTS_OF_SEVERAL = (
+    "Test examples on which the variants differ most{lengths}, with the outputs of the first finished seed of each "
+    "variant{limit}."
+)
 BY_LENGTH = ", one for each of {lengths} from the shortest to the longest"
 FIRST_VARIANTS = f" (the first {MAX_VARIANTS} of the design)"
 
@@ -270,17 +275,18 @@ def translation_section(report: Report) -> Section | None:
     indices = sample(outputs, is_by_length) if outputs else []
     if not indices:
         return None
-    is_single = len(outputs) == 1
     rows = []
     for index in indices:
         rows += _output_rows(report, outputs, index)
-    lengths = counted(len(indices), "length")
-    text = OUTPUTS.format(
-        differing="" if is_single else DIFFERING,
-        lengths=BY_LENGTH.format(lengths=lengths) if is_by_length else "",
-        variants=report.title(next(iter(outputs))) if is_single else "each variant",
-        limit=FIRST_VARIANTS if len(outputs) == MAX_VARIANTS else "",
-    )
+    lengths = ""
+    if is_by_length:
+        lengths = BY_LENGTH.format(lengths=counted(len(indices), "length"))
+    if len(outputs) == 1:
+        (slug,) = outputs
+        text = OUTPUTS_OF_ONE.format(lengths=lengths, variant=report.title(slug))
+    else:
+        limit = FIRST_VARIANTS if len(outputs) == MAX_VARIANTS else ""
+        text = OUTPUTS_OF_SEVERAL.format(lengths=lengths, limit=limit)
     return Section("Outputs", text, frame=table(rows))
 
 

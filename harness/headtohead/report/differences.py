@@ -98,8 +98,14 @@ def _name_with_notes(analysis: Analysis, contrast: ContrastResult) -> str:
 def _parameters(analysis: Analysis, contrast: ContrastResult) -> str:
     """Return how many more parameters the left side has, in percent of the right side; empty below 2 %."""
     by_slug = analysis.frames.by_slug
-    left = sum(by_slug[slug].counts.non_embedding for slug in contrast.compared)
-    right = sum(by_slug[slug].counts.non_embedding for slug in contrast.references)
+    left = right = 0.0
+    for setting in contrast.contrast.settings:
+        for side, weight in setting.items():
+            count = by_slug[side.variant].counts.non_embedding
+            if weight > 0:
+                left += weight * count
+            else:
+                right -= weight * count
     percent = 100 * (left / right - 1) if right else 0.0
     if abs(percent) < MIN_PERCENT:
         return ""

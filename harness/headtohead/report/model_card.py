@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import yaml
 
@@ -32,35 +34,17 @@ def model_card(
         frames: The study of the run, for scores over all seeds; None if it is not there.
         translates: Whether the model can translate sentences.
     """
-    scores = {
-        name: float(value)
-        for name, value in sorted(results.metrics.items())
-        if name.startswith(TEST) and value is not None and math.isfinite(value)
-    }
-    rows = []
-    for name, value in scores.items():
-        row = {"metric": readable(name), f"this model, seed {record.seed}": show(value, name)}
-        if frames is not None and record.variant in frames.by_slug:
-            summary = frames.summary(record.variant, name)
-            interval = ends(summary.low, summary.high, name) if math.isfinite(summary.low) else "–"
-            row |= {
-                "mean over seeds": show(summary.mean, name),
-                "95 % interval": interval,
-                "seeds": str(summary.n),
-            }
-        rows.append(row)
-    others = [plugin for plugin in record.plugins if plugin.distribution != OWN]
-    versions = {
-        name: found for name in (OWN, "torch", "git_commit") if (found := record.versions.get(name))
-    }
-    origin = {
-        "experiment": record.experiment,
-        "variant": record.variant,
-        "seed": record.seed,
-        "steps": f"{record.steps:,}",
-        "run hash": record.run_hash,
-        **{name.replace("_", " "): value for name, value in versions.items()},
-    }
+    scores = {}
+    for name, value in sorted(results.metrics.items()):
+        if name.startswith(TEST) and value is not None and math.isfinite(value):
+            scores[name] = float(value)
+    signatures = {}
+    for name, signature in sorted(results.signatures.items()):
+        signatures[readable(TEST + name)] = signature
+    plugins = []
+    for plugin in record.plugins:
+        if plugin.distribution != OWN:
+            plugins.append(f"{plugin.family} {plugin.name} ({plugin.distribution})")
     template = environment("headtohead.report").get_template("model_card.md.jinja")
     card = template.render(
         record=record,
@@ -71,17 +55,13 @@ def model_card(
         corpus=corpus_text(record.data),
         layers=layers_text(record.config.model, record.data),
         leaked=leaked_part(record.data) if record.data.get("leak") else "",
-        scores=markdown_table(table(rows)),
+        scores=markdown_table(table(_score_rows(record, scores, frames))),
         sentences=sum(bucket["n"] for bucket in results.buckets),
-        signatures={
-            readable(f"test/{name}"): text for name, text in sorted(results.signatures.items())
-        },
+        signatures=signatures,
         properties=data_properties(record.data, "encoder" in record.config.roles),
-        plugins=", ".join(
-            f"{plugin.family} {plugin.name} ({plugin.distribution})" for plugin in others
-        ),
+        plugins=", ".join(plugins),
         parameters=show_count(record.counts.total),
-        origin={name: markdown_code(value) for name, value in origin.items()},
+        origin=_origin(record),
     )
     front = yaml.safe_dump(
         visible_values(_front_matter(record, scores, translates)),
@@ -92,24 +72,62 @@ def model_card(
     return visible(f"---\n{front}---\n\n{tidy_markdown(card)}")
 
 
-def _front_matter(
-    record: RunRecord, scores: dict[str, float], translates: bool
-) -> dict[str, object]:
-    dataset = record.data["dataset"]
-    result = {
-        "task": {"type": "translation" if translates else "other"},
-        "dataset": {"name": dataset, "type": dataset, "split": "test"},
-        "metrics": [
-            {"type": name.removeprefix(TEST), "name": readable(name), "value": value}
-            for name, value in scores.items()
-        ],
+def _score_rows(
+    record: RunRecord, scores: Mapping[str, float], frames: Frames | None
+) -> list[dict[str, str]]:
+    """Return a row per metric: the score of the run, and the mean over the seeds of its variant if it has a study."""
+    rows = []
+    for name, value in scores.items():
+        row = {"metric": readable(name), f"this model, seed {record.seed}": show(value, name)}
+        if frames is not None and record.variant in frames.by_slug:
+            summary = frames.summary(record.variant, name)
+            row["mean over seeds"] = show(summary.mean, name)
+            row["95 % interval"] = "–"
+            if math.isfinite(summary.low):
+                row["95 % interval"] = ends(summary.low, summary.high, name)
+            row["seeds"] = str(summary.n)
+        rows.append(row)
+    return rows
+
+
+def _origin(record: RunRecord) -> dict[str, str]:
+    """Return what made the run: experiment, variant, seed, hash and versions."""
+    origin: dict[str, Any] = {
+        "experiment": record.experiment,
+        "variant": record.variant,
+        "seed": record.seed,
+        "steps": f"{record.steps:,}",
+        "run hash": record.run_hash,
     }
-    return {
+    for name in (OWN, "torch", "git_commit"):
+        if record.versions.get(name):
+            origin[name.replace("_", " ")] = record.versions[name]
+    return {name: markdown_code(value) for name, value in origin.items()}
+
+
+def _front_matter(
+    record: RunRecord, scores: Mapping[str, float], translates: bool
+) -> dict[str, object]:
+    """Return the metadata that the hub of Hugging Face reads."""
+    dataset = record.data["dataset"]
+    front: dict[str, object] = {
         "library_name": OWN,
         "license": "other",
         "license_name": f"that of the data: {record.data.get('licence') or 'not stated'}",
-        **({"pipeline_tag": "translation"} if translates else {}),
-        "datasets": [dataset],
-        "tags": [OWN, "transformer"],
-        **({"model-index": [{"name": record.title, "results": [result]}]} if scores else {}),
     }
+    if translates:
+        front["pipeline_tag"] = "translation"
+    front["datasets"] = [dataset]
+    front["tags"] = [OWN, "transformer"]
+    if scores:
+        metrics = []
+        for name, value in scores.items():
+            metric = {"type": name.removeprefix(TEST), "name": readable(name), "value": value}
+            metrics.append(metric)
+        result = {
+            "task": {"type": "translation" if translates else "other"},
+            "dataset": {"name": dataset, "type": dataset, "split": "test"},
+            "metrics": metrics,
+        }
+        front["model-index"] = [{"name": record.title, "results": [result]}]
+    return front

@@ -22,6 +22,7 @@ from headtohead.report.render import fragment
 from headtohead.report.section import Section, table
 from headtohead.report.variants import pitfall_section, variant_section
 from headtohead.report.writing import ReportPaths
+from headtohead.schema.run_config import RunConfig
 from headtohead.storage.attention_maps import map_tokens
 from headtohead.storage.frames import load_frames
 from headtohead.storage.metrics import show
@@ -42,6 +43,8 @@ MAX_ROWS = 30
 
 SHOWN_COLUMNS = ("variant", "seed", "state", "reason")
 SIZES = ("d_model", "heads", "encoder_layers", "decoder_layers", "d_ff")
+NOT_EVALUATED = "no scores: the run was not evaluated"
+TEST = "test/"
 INPUTS = {"translation": "its own translation", "reference": "the reference"}
 
 
@@ -49,24 +52,27 @@ def plan_html(plan: Plan) -> str:
     """Return the output of ``h2h plan`` as HTML."""
     summary = overview(plan)
     rows = table(dict(zip(COLUMNS, row, strict=True)) for row in summary.rows)
-    sections = [
-        Section(heading, lines=list(lines)) for heading, lines in summary.sections.items() if lines
-    ]
-    return fragment(
-        Section("", lines=summary.lines, frame=rows), *sections, heading=summary.heading
-    )
+    sections = [Section("", lines=summary.lines, frame=rows)]
+    for heading, lines in summary.sections.items():
+        if lines:
+            sections.append(Section(heading, lines=list(lines)))
+    return fragment(*sections, heading=summary.heading)
+
+
+NOT_SHOWN = "{runs} runs; .columns lists {columns} more columns: axes, sizes, costs"
 
 
 def runs_html(runs: RunsTable) -> str:
     """Return the answer, the table of variants and the notes of a study, then the main columns of its runs, as HTML."""
     report = Report(Analysis(runs.frames))
-    columns = [
-        name for name in runs.columns if name in SHOWN_COLUMNS or str(name).startswith("test/")
-    ]
+    columns = []
+    for name in runs.columns:
+        if name in SHOWN_COLUMNS or str(name).startswith(TEST):
+            columns.append(name)
     rows = pd.DataFrame(runs)[columns].reset_index(drop=True).dropna(axis="columns", how="all")
-    note = f"{len(runs)} runs; .columns lists {len(runs.columns) - len(columns)} more columns: axes, sizes, costs"
-    text = visible(str(rows.to_html(max_rows=MAX_ROWS, border=0, na_rep="")))
+    note = NOT_SHOWN.format(runs=len(runs), columns=len(runs.columns) - len(columns))
     study = fragment(report.differences, *_study_sections(report), heading=report.answer)
+    text = visible(str(rows.to_html(max_rows=MAX_ROWS, border=0, na_rep="")))
     return study + text + fragment(Section("", note))
 
 
@@ -93,9 +99,13 @@ def result_html(folder: Path, states: Mapping[str, int], paths: ReportPaths | No
 
 def _study_sections(report: Report) -> list[Section]:
     """Return the sections of a study that a notebook shows: the variants, their pitfalls and the notes."""
-    notes = Section("Notes", report.banner or "", lines=[remark.text for remark in report.remarks])
-    found = [replace(variant_section(report), text="", parts=()), pitfall_section(report), notes]
-    return [section for section in found if section is not None]
+    sections = [replace(variant_section(report), text="", parts=())]
+    pitfalls = pitfall_section(report)
+    if pitfalls is not None:
+        sections.append(pitfalls)
+    remarks = [remark.text for remark in report.remarks]
+    sections.append(Section("Notes", report.banner or "", lines=remarks))
+    return sections
 
 
 def run_html(record: RunRecord, metrics: Mapping[str, float | None]) -> str:
@@ -105,64 +115,88 @@ def run_html(record: RunRecord, metrics: Mapping[str, float | None]) -> str:
         record: The run's record.
         metrics: Final metrics by name; empty if the run was not evaluated.
     """
-    settings = {"data": str(record.config.data.dataset)}
-    for family in COMPONENTS:
-        names = {
-            role: entry.name for role, entry in getattr(record.config, family).by_role().items()
-        }
-        by_role = [f"{name} ({role})" for role, name in names.items()]
-        settings[family] = ", ".join(
-            by_role if len(set(names.values())) > 1 else set(names.values())
-        )
-    settings |= {name: str(getattr(record.config.model, name)) for name in SIZES}
-    tests = {
-        name.removeprefix("test/"): show(value, name)
-        for name, value in metrics.items()
-        if name.startswith("test/")
-    }
-    scores = table({"on the test set": name, "score": text} for name, text in tests.items())
+    scores = []
+    for name, value in metrics.items():
+        if name.startswith(TEST):
+            row = {"on the test set": name.removeprefix(TEST), "score": show(value, name)}
+            scores.append(row)
+    settings = _settings(record.config)
+    rows = [{"setting": name, "value": value} for name, value in settings.items()]
+    pitfalls = []
+    for pitfall in record.pitfalls:
+        pitfalls.append(f"pitfall {pitfall.name}: {pitfall.consequence}")
     return fragment(
-        Section(
-            "", frame=table({"setting": name, "value": value} for name, value in settings.items())
-        ),
-        Section("", "" if tests else "no scores: the run was not evaluated", frame=scores),
-        Section(
-            "",
-            lines=[f"pitfall {pitfall.name}: {pitfall.consequence}" for pitfall in record.pitfalls],
-        ),
+        Section("", frame=table(rows)),
+        Section("", "" if scores else NOT_EVALUATED, frame=table(scores)),
+        Section("", lines=pitfalls),
         heading=f"{record.title}, seed {record.seed}",
     )
+
+
+def _settings(config: RunConfig) -> dict[str, str]:
+    """Return the dataset, the entry of each family, by role if they differ, and the sizes of a model."""
+    settings = {"data": str(config.data.dataset)}
+    for family in COMPONENTS:
+        entries = getattr(config, family).by_role()
+        names = {entry.name for entry in entries.values()}
+        if len(names) > 1:
+            names_by_role = [f"{entry.name} ({role})" for role, entry in entries.items()]
+            settings[family] = ", ".join(names_by_role)
+        else:
+            settings[family] = ", ".join(names)
+    for name in SIZES:
+        settings[name] = str(getattr(config.model, name))
+    return settings
+
+
+MAPS = (
+    "Each row is a query token, each column a key token; full colour is a weight of 1. {negative}The decoder's input "
+    "is {target}."
+)
+NEGATIVE = "Negative weights are orange, −1 in full colour. "
+ROLE_NOTE = "Maps of the {role}: {note}."
+OMITTED = '{layers} earlier layers are not drawn; .weights["{role}"] contains them.'
 
 
 def maps_html(maps: SentenceMaps) -> str:
     """Return the maps of a sentence as HTML: the heads of every layer side by side, with token labels."""
     record = maps.record
-    signs = "Negative weights are orange, −1 in full colour. " * bool(record.get("signed"))
-    texts = [
-        f"Each row is a query token, each column a key token; full colour is a weight of 1. {signs}The decoder's input "
-        f"is {INPUTS.get(record['target_from'], 'the given target')}.",
-        *(f"Maps of the {role}: {note}." for role, note in record.get("map_notes", {}).items()),
-    ]
-    remaining, figures, sections = MAX_CELLS, dict[str, str](), [Section("", " ".join(texts))]
+    negative = NEGATIVE if record.get("signed") else ""
+    target = INPUTS.get(record["target_from"], "the given target")
+    texts = [MAPS.format(negative=negative, target=target)]
+    for role, note in record.get("map_notes", {}).items():
+        texts.append(ROLE_NOTE.format(role=role, note=note))
+    sections = [Section("", " ".join(texts))]
+    figures: dict[str, str] = {}
+    remaining = MAX_CELLS
     for role, title in HEADINGS.items():
         weights = maps.weights.get(role)
         if weights is None or not weights.size:
             continue
         layers, heads, queries, keys = weights.shape
-        fitting = max(remaining // (heads * queries * keys), 0 if remaining < MAX_CELLS else 1)
-        drawn = range(max(layers - fitting, 0), layers)
-        remaining -= len(drawn) * heads * queries * keys
-        if drawn:
-            labels = map_tokens(record, role)
-            heat_maps = [
-                HeatMap(weights[layer, head], *labels, f"layer {layer}, head {head}{entropy}")
-                for layer in drawn
-                for head, found in enumerate(record["heads"][role][layer])
-                for entropy in [
-                    "" if found["entropy"] is None else f", entropy {found['entropy']:.2f}"
-                ]
-            ]
-            figures[role] = to_svg(heat_map_figure(heat_maps, across=heads), salt=role)
-        omitted = f'{drawn.start} earlier layers are not drawn; .weights["{role}"] contains them.'
-        sections.append(Section(title, omitted if drawn.start else "", figure=role))
+        cells = heads * queries * keys
+        fewest = (
+            1 if remaining == MAX_CELLS else 0
+        )  # of the first role, however large its layers are
+        num_drawn = min(max(remaining // cells, fewest), layers)
+        remaining -= num_drawn * cells
+        first = layers - num_drawn
+        if num_drawn:
+            figures[role] = _role_figure(maps, role, first)
+        omitted = OMITTED.format(layers=first, role=role) if first else ""
+        sections.append(Section(title, omitted, figure=role))
     return fragment(*sections, figures=figures, heading=record["source"])
+
+
+def _role_figure(maps: SentenceMaps, role: str, first: int) -> str:
+    """Return the SVG figure of the heads of a role, from the layer ``first`` on."""
+    record, weights = maps.record, maps.weights[role]
+    labels = map_tokens(record, role)
+    heat_maps = []
+    for layer in range(first, len(weights)):
+        for head, statistics in enumerate(record["heads"][role][layer]):
+            title = f"layer {layer}, head {head}"
+            if statistics["entropy"] is not None:
+                title += f", entropy {statistics['entropy']:.2f}"
+            heat_maps.append(HeatMap(weights[layer, head], *labels, title))
+    return to_svg(heat_map_figure(heat_maps, across=weights.shape[1]), salt=role)

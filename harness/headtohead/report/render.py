@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from importlib import resources
+from string import Template
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -31,11 +32,23 @@ if TYPE_CHECKING:
 
     from headtohead.report.content import Report
 
+LATEX_TABLE = Template(r"""% Requires \usepackage{booktabs}.
+\begin{table}
+\centering
+\small
+\caption{$caption}
+\label{tab:$label}
+$rows
+\medskip
+\parbox{\linewidth}{\footnotesize $notes}
+\end{table}
+""")
+
 
 @cache
 def environment(package: str, *, html: bool = False) -> Environment:
     """Return the environment of a package with a folder ``templates``; Markdown templates escape with filters."""
-    made = Environment(
+    templates = Environment(
         loader=PackageLoader(package),
         autoescape=html,
         undefined=StrictUndefined,
@@ -43,17 +56,14 @@ def environment(package: str, *, html: bool = False) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    filters: dict[str, Callable[..., Any]] = {
-        "escaped": markdown_escape,
-        "cell": _cell,
-        "prose": _prose,
-        "safe_markdown": safe_markdown,
-        "fence": lambda text: "~" * max(3, 1 + max(map(len, re.findall("~+", text)), default=0)),
-        "json": _json,
-        "themed": lambda svg: Markup(themed(svg)),
-    }
-    made.filters |= filters
-    return made
+    templates.filters["escaped"] = markdown_escape
+    templates.filters["cell"] = _cell
+    templates.filters["prose"] = _prose
+    templates.filters["safe_markdown"] = safe_markdown
+    templates.filters["fence"] = _fence
+    templates.filters["json"] = _json
+    templates.filters["themed"] = _themed
+    return templates
 
 
 def tidy_markdown(text: str) -> str:
@@ -64,24 +74,21 @@ def tidy_markdown(text: str) -> str:
 def page(report: Report, sections: Sequence[Section], figures: Mapping[str, str]) -> str:
     """Return a report as a self-contained page with these SVG figures."""
     folder = resources.files("headtohead.report") / "templates"
-    scripts = (
-        [(folder / "report.js").read_text("utf-8")]
-        if any(section.maps for section in sections)
-        else []
+    css = (folder / "report.css").read_text("utf-8")
+    scripts = []
+    if any(section.maps for section in sections):
+        scripts.append((folder / "report.js").read_text("utf-8"))
+    template = environment("headtohead.report", html=True).get_template("page.html.jinja")
+    html = template.render(
+        report=report,
+        sections=sections,
+        figures=figures,
+        setup=setup_line(report.analysis),
+        policy=content_policy(*scripts),
+        css=Markup(css),
+        scripts=list(map(Markup, scripts)),
     )
-    return visible(
-        environment("headtohead.report", html=True)
-        .get_template("page.html.jinja")
-        .render(
-            report=report,
-            sections=sections,
-            figures=figures,
-            setup=setup_line(report.analysis),
-            policy=content_policy(*scripts),
-            css=Markup((folder / "report.css").read_text("utf-8")),
-            scripts=[Markup(text) for text in scripts],
-        )
-    )
+    return visible(html)
 
 
 def fragment(
@@ -92,21 +99,21 @@ def fragment(
 ) -> str:
     """Return sections as HTML for notebook output, which has no style sheet."""
     template = environment("headtohead.report", html=True).get_template("fragment.html.jinja")
-    return visible(
-        template.render(sections=sections, figures=figures or {}, heading=heading, answer=answer)
-    )
+    html = template.render(sections=sections, figures=figures or {}, heading=heading, answer=answer)
+    return visible(html)
 
 
 def markdown(
     report: Report, sections: Sequence[Section], figures: Collection[str], runs: str = "results.csv"
 ) -> str:
     """Return a report as Markdown with links to these figures and to the table of the runs, if it has any."""
-    template, setup = (
-        environment("headtohead.report").get_template("report.md.jinja"),
-        setup_line(report.analysis),
-    )
+    template = environment("headtohead.report").get_template("report.md.jinja")
     text = template.render(
-        report=report, setup=setup, sections=sections, figures=figures, runs=runs
+        report=report,
+        setup=setup_line(report.analysis),
+        sections=sections,
+        figures=figures,
+        runs=runs,
     )
     return visible(tidy_markdown(text))
 
@@ -121,29 +128,46 @@ def markdown_table(frame: pd.DataFrame | None) -> str:
 
 def latex_table(frame: pd.DataFrame, *, caption: str, label: str, notes: Sequence[str]) -> str:
     r"""Return a ``table`` environment; the document needs ``\usepackage{booktabs}``. Its label starts with ``tab:``."""
+    alignment = ""
+    for is_numeric in Section("", frame=frame).numeric:
+        alignment += "r" if is_numeric else "l"
     escaped = frame.map(_latex_cell).rename(columns=latex_escape)
-    alignment = "".join("r" if numeric else "l" for numeric in Section("", frame=frame).numeric)
-    rules = escaped.style.hide(axis="index").to_latex(hrules=True, column_format=alignment)
-    key = re.sub(r"[^A-Za-z0-9]", "-", label)
-    return (
-        "% Requires \\usepackage{booktabs}.\n\\begin{table}\n\\centering\n\\small\n"
-        f"\\caption{{{latex_escape(caption)}}}\n\\label{{tab:{key}}}\n{rules}\n\\medskip\n"
-        f"\\parbox{{\\linewidth}}{{\\footnotesize {' '.join(map(latex_escape, notes))}}}\n\\end{{table}}\n"
+    rows = escaped.style.hide(axis="index").to_latex(hrules=True, column_format=alignment)
+    return LATEX_TABLE.substitute(
+        caption=latex_escape(caption),
+        label=re.sub(r"[^A-Za-z0-9]", "-", label),
+        rows=rows,
+        notes=" ".join(map(latex_escape, notes)),
     )
 
 
 def _latex_cell(cell: str) -> str:
+    """Return a cell of a LaTeX table, with the lines after the first small and in parentheses."""
     value, *notes = map(latex_escape, cell.split("\n"))
     text = rf"\textbf{{{value}}}" if isinstance(cell, Bold) else value
-    return " ".join([text, *(rf"{{\footnotesize ({note})}}" for note in notes)])
+    for note in notes:
+        text += rf" {{\footnotesize ({note})}}"
+    return text
 
 
 def _cell(cell: str) -> str:
     """Return a cell of a Markdown table, with the lines after the first in parentheses."""
     value, *notes = map(markdown_escape, cell.split("\n"))
-    return " ".join(
-        [f"**{value}**" if isinstance(cell, Bold) else value, *(f"({note})" for note in notes)]
-    )
+    text = f"**{value}**" if isinstance(cell, Bold) else value
+    for note in notes:
+        text += f" ({note})"
+    return text
+
+
+def _fence(text: str) -> str:
+    """Return the fence of a code block: more tildes than any row of tildes in the text."""
+    rows = re.findall("~+", text)
+    longest = max(map(len, rows), default=0)
+    return "~" * max(3, longest + 1)
+
+
+def _themed(svg: str) -> Markup:
+    return Markup(themed(svg))
 
 
 def _prose(text: str) -> Markup:

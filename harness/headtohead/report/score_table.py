@@ -57,11 +57,12 @@ def _row(report: Report, slug: str, contrast: ContrastResult | None) -> dict[str
     analysis = report.analysis
     variant = analysis.frames.by_slug[slug]
     cell = primary_score(report, slug)
-    is_best = slug in analysis.best.slugs
+    if slug in analysis.best.slugs:
+        cell = Bold(cell)
     row = {
         "variant": variant.title,
         "seeds": str(reported_summary(report, slug).n),
-        report.metric: Bold(cell) if is_best else cell,
+        report.metric: cell,
         "difference": "–",
         "p (Holm)": "–",
     }
@@ -110,4 +111,6 @@ def _margin_note(report: Report) -> str:
     if margin is None or not analysis.margin(analysis.metric):
         return NO_MARGIN
     note = WITHIN.format(margin=show(margin.value, analysis.metric, like=margin.value))
-    return note + LATE_MARGIN if margin.late else note
+    if margin.late:
+        note += LATE_MARGIN
+    return note

@@ -207,10 +207,15 @@ def _size_cell(contrast: ContrastResult, test: SizeTest | None) -> str:
 
 def _p_values(contrast: ContrastResult) -> dict[str, str]:
     """Return the p-values of a difference and its effect size; dashes without a test."""
-    paired = contrast.paired
-    return {
+    cells = {
         "Holm p": show_p(contrast.judgement.holm_p),
-        "paired t p": show_p(paired.paired_p if paired else None),
-        "sign-flip p": show_p(paired.sign_flip_p if paired else None),
-        "effect": show(paired.effect if paired else None, "effect", signed=True, digits=-2),
+        "paired t p": "–",
+        "sign-flip p": "–",
+        "effect": "–",
     }
+    paired = contrast.paired
+    if paired:
+        cells["paired t p"] = show_p(paired.paired_p)
+        cells["sign-flip p"] = show_p(paired.sign_flip_p)
+        cells["effect"] = show(paired.effect, "effect", signed=True, digits=-2)
+    return cells

@@ -136,10 +136,13 @@ def setup_section(report: Report) -> Section:
     for path, value in _values(report.analysis).items():
         section, _, name = path.partition(".")
         sections.setdefault(section, []).append(f"{name} {value}")
-    rows = [
-        {"setting": section, "value": ", ".join(values)} for section, values in sections.items()
-    ]
-    entries = [f"{entry.name}: {entry.summary.replace('`', '')}" for entry in report.record.entries]
+    rows = []
+    for section, values in sections.items():
+        rows.append({"setting": section, "value": ", ".join(values)})
+    entries = []
+    for entry in report.record.entries:
+        summary = entry.summary.replace("`", "")
+        entries.append(f"{entry.name}: {summary}")
     return Section("Set-up", frame=table(rows), lines=entries)
 
 
@@ -232,7 +235,9 @@ def _loss(trial: TrialRecord | None, metric: str) -> str:
     if trial.mean is None:
         return "diverged"
     mean = show(trial.mean, metric)
-    return mean if trial.sd is None else f"{mean}\nsd {show(trial.sd, metric)}"
+    if trial.sd is None:
+        return mean
+    return f"{mean}\nsd {show(trial.sd, metric)}"
 
 
 RUNS = "{runs}: {variants}, {seeds}. {lost} without a result, {excluded} combinations excluded, {reused} reused."
@@ -361,21 +366,30 @@ PLATFORM = re.compile(r"([A-Za-z]+)-.*?(x86_64|aarch64|arm64|AMD64)")
 def reproduction_section(report: Report) -> Section:
     """Return the commands, the experiment file, and the versions at planning."""
     record = report.record
+    file = record.name
     # An experiment that was run with --name is found by its name only.
-    file = record.file if record.file and Path(record.file).stem == record.name else record.name
+    if record.file and Path(record.file).stem == record.name:
+        file = record.file
     commands = f"{record.command}\nh2h report {file}"
     if report.analysis.allow_partial:
         commands += " --allow-partial"
     rows = []
     for name, version in record.versions.items():
         if version is not None:
-            platform = PLATFORM.match(str(version)) if name == "platform" else None
-            shown = " ".join(platform.groups()) if platform else str(version)
+            shown = _short_version(name, str(version))
             rows.append({"software": name.replace("_", " "), "version": shown})
     parts = []
     if record.text:
         parts.append(Section(record.file or "experiment file", code=record.text))
     return Section("Reproduction", code=commands, frame=table(rows), parts=parts)
+
+
+def _short_version(name: str, version: str) -> str:
+    """Return a version; of the platform, only the parts that a result can depend on."""
+    platform = PLATFORM.match(version)
+    if name != "platform" or platform is None:
+        return version
+    return " ".join(platform.groups())
 
 
 def _values(analysis: Analysis) -> dict[str, str]:

@@ -30,13 +30,17 @@ def tracked_answer(report: Report, reports_root: Path) -> Answer:
         HeadToHeadError: If the folder of the report is or contains a symbolic link.
     """
     analysis = report.analysis
-    means = {slug: analysis.summaries[slug].mean for slug in analysis.ranked}
+    scores = {}
+    for slug in analysis.ranked:
+        mean = analysis.summaries[slug].mean
+        if math.isfinite(mean):
+            scores[slug] = mean
     return Answer(
         text=report.answer,
         rows=differences(analysis),
         cautions=[(remark.severity, remark.text) for remark in report.cautions],
         setup=setup_line(analysis),
-        scores={slug: mean for slug, mean in means.items() if math.isfinite(mean)},
+        scores=scores,
         contrasts=[_contrast(report, contrast) for contrast in analysis.main_contrasts],
         verdicts=report.verdicts,
         report=report_files(reports_root, report.record.name),
@@ -48,7 +52,11 @@ def report_files(reports_root: Path, name: str) -> Mapping[str, Path]:
     folder = inside(reports_root, name, tree=True)
     paths = [folder / attached for attached in ATTACHED]
     paths += sorted(folder.glob(f"{FIGURES}/*"))
-    return {path.relative_to(folder).as_posix(): path for path in paths if path.is_file()}
+    files = {}
+    for path in paths:
+        if path.is_file():
+            files[path.relative_to(folder).as_posix()] = path
+    return files
 
 
 def _contrast(report: Report, contrast: ContrastResult) -> AnsweredContrast:
@@ -67,4 +75,6 @@ def _contrast(report: Report, contrast: ContrastResult) -> AnsweredContrast:
 
 def _finite(value: float | None) -> float | None:
     """Return a number, or None if it is not finite."""
-    return value if value is not None and math.isfinite(value) else None
+    if value is None or not math.isfinite(value):
+        return None
+    return value

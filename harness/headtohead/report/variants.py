@@ -185,8 +185,9 @@ def _further_metrics(report: Report) -> Section:
         for metric in metrics:
             row[readable(metric)] = reported(report, slug, metric)
         rows.append(row)
-    has_blanks = any("–" in row.values() for row in rows)
-    text = MEANS + BLANK_LOSSES if has_blanks else MEANS
+    text = MEANS
+    if any("–" in row.values() for row in rows):
+        text += BLANK_LOSSES
     return Section("Further metrics", text, frame=table(rows))
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import get_terminal_size
+from typing import Any
 
 from matplotlib.figure import Figure
 from pandas.api.types import is_numeric_dtype
@@ -32,6 +33,7 @@ from headtohead.report.render import fragment, markdown, page
 from headtohead.report.section import Section, text_lines
 from headtohead.report.sections import report_sections
 from headtohead.storage.frames import load_frames
+from headtohead_judge.contrast import Side
 
 FIGURES: dict[str, Callable[[Analysis], Figure | None]] = {
     "contrasts": forest_figure,
@@ -87,13 +89,15 @@ class ReportPaths(os.PathLike[str]):
 
     def _repr_html_(self) -> str:
         """Return the answer and the main figures as notebook output."""
-        files = {name: self.folder / "figures" / f"{name}.svg" for name in ("contrasts", "scores")}
-        figures = {
-            name: file.read_text(encoding="utf-8") for name, file in files.items() if file.is_file()
-        }
-        sections = [Section("", figure=name) for name in figures]
-        html = Section("", str(self.html))
-        return fragment(self.differences, *sections, html, figures=figures, answer=self.answer)
+        figures = {}
+        sections = [self.differences]
+        for name in ("contrasts", "scores"):
+            file = self.folder / FIGURES_FOLDER / f"{name}.svg"
+            if file.is_file():
+                figures[name] = file.read_text(encoding="utf-8")
+                sections.append(Section("", figure=name))
+        sections.append(Section("", str(self.html)))
+        return fragment(*sections, figures=figures, answer=self.answer)
 
 
 def write_report(
@@ -155,49 +159,61 @@ def write_files(
         remove_leftovers(folder)
         contents[CHECKSUMS] = checksums(contents).encode()
         write(folder, contents, ADVICE)
-        remove(
-            folder,
-            {name for name in owned(folder) - contents.keys() if Path(name).stem not in figures},
-        )
+        old = owned(folder) - contents.keys()
+        # A figure that is still drawn may have been asked for in another format.
+        remove(folder, {name for name in old if Path(name).stem not in figures})
     return paths
 
 
 def checksums(contents: Mapping[str, bytes]) -> str:
     """Return the text of ``SHA256SUMS`` of the files of a report, by which an edit of a generated file is found."""
-    names = sorted(contents.keys() - {CHECKSUMS, PAGE})
-    return "".join(f"{hashlib.sha256(contents[name]).hexdigest()}  {name}\n" for name in names)
+    text = ""
+    for name in sorted(contents.keys() - {CHECKSUMS, PAGE}):
+        digest = hashlib.sha256(contents[name]).hexdigest()
+        text += f"{digest}  {name}\n"
+    return text
 
 
 def draw(report: Report) -> dict[str, Figure]:
     """Return the figures by name, without figures that have no data."""
-    figures = {name: function(report.analysis) for name, function in FIGURES.items()}
-    drawn = {name: figure for name, figure in figures.items() if figure is not None}
-    return drawn | ({"attention": attention_figure(report.gallery)} if report.gallery else {})
+    figures = {}
+    for name, draw_figure in FIGURES.items():
+        figure = draw_figure(report.analysis)
+        if figure is not None:
+            figures[name] = figure
+    if report.gallery:
+        figures["attention"] = attention_figure(report.gallery)
+    return figures
 
 
 def _table(report: Report) -> str:
     """Return the runs, with the verdict on their variant, as CSV in which no text is a formula of a spreadsheet."""
-    analysis = report.analysis
-    table = analysis.frames.runs.reset_index()
+    table = report.analysis.frames.runs.reset_index()
     verdicts = table["variant"].map(report.verdicts).fillna("")
     table.insert(list(table).index("title") + 1, "verdict", verdicts)
-    keys = [
-        (str(variant), int(seed))
-        for variant, seed in zip(table["variant"], table["seed"], strict=True)
-    ]
-    declared = (
-        side
-        for contrast in analysis.families.declared.contrasts
-        for side in contrast.contrast.sides
-    )
-    for side in dict.fromkeys(side._replace(variant="") for side in declared if side.lengths):
-        by_slug = {
-            slug: scores_of(analysis.frames, side._replace(variant=slug)) for slug, _ in keys
-        }
-        name = "-".join(map(str, side.lengths or ()))
-        table[f"{side.metric}/{name}"] = [by_slug[slug].get(seed, math.nan) for slug, seed in keys]
-    for name in table.columns[[not is_numeric_dtype(dtype) for dtype in table.dtypes]]:
-        table[name] = [
-            spreadsheet_text(value) if isinstance(value, str) else value for value in table[name]
-        ]
+    for side in _limited_sides(report.analysis):
+        shortest, longest = side.lengths or (0, 0)
+        scores = []
+        for variant, seed in zip(table["variant"], table["seed"], strict=True):
+            by_seed = scores_of(report.analysis.frames, side._replace(variant=str(variant)))
+            scores.append(by_seed.get(int(seed), math.nan))
+        table[f"{side.metric}/{shortest}-{longest}"] = scores
+    for name, dtype in table.dtypes.items():
+        if not is_numeric_dtype(dtype):
+            table[name] = [_spreadsheet_cell(value) for value in table[name]]
     return str(table.rename(columns=spreadsheet_text).to_csv(index=False))
+
+
+def _limited_sides(analysis: Analysis) -> list[Side]:
+    """Return the metrics and the source lengths of declared contrasts that count only some source lengths."""
+    limited: list[Side] = []
+    for contrast in analysis.families.declared.contrasts:
+        for side in contrast.contrast.sides:
+            anonymous = side._replace(variant="")
+            if side.lengths and anonymous not in limited:
+                limited.append(anonymous)
+    return limited
+
+
+def _spreadsheet_cell(value: Any) -> Any:
+    return spreadsheet_text(value) if isinstance(value, str) else value

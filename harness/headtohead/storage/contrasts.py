@@ -30,9 +30,13 @@ class WeightedSide(Record):
     lengths: tuple[Count, Count] | None = None
 
 
+BALANCED = 1e-9
+"""Largest sum of weights that add up to 0, apart from rounding."""
+
+
 def _balanced(sides: tuple[WeightedSide, ...]) -> tuple[WeightedSide, ...]:
     weights = [side.weight for side in sides]
-    if not any(weights) or abs(sum(weights)) > 1e-9:
+    if not any(weights) or abs(sum(weights)) > BALANCED:
         raise ValueError("expected weights that are not all 0 and add up to 0")
     return sides
 

@@ -48,7 +48,7 @@ MIN_JUDGED_STEPS = 100
 
 
 @dataclass
-class Member:
+class MemberProgress:
     """Progress of a run of a stack.
 
     Args:
@@ -77,7 +77,7 @@ class Progress:
     step: int = 0
     train_seconds: float = 0.0
     steps_since: int = 0
-    members: list[Member] = field(default_factory=list)
+    members: list[MemberProgress] = field(default_factory=list)
 
 
 _PROGRESS = TypeAdapter(Progress)
@@ -188,7 +188,7 @@ class StackTraining:
             trains, self.model, self.steps, capturable=self.backend is not None
         )
         self.evaluate_every = evaluation_interval(self.train, self.steps)
-        self.progress = Progress(members=list(map(Member, seeds)))
+        self.progress = Progress(members=list(map(MemberProgress, seeds)))
         self.earlier_seconds = 0.0  # training time before the resume point, in other attempts
         # Sums stay on the device until an evaluation, so steps do not synchronise with the host.
         self.loss_sums = torch.zeros(len(seeds), dtype=torch.float64, device=device)

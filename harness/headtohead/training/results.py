@@ -17,7 +17,6 @@ from headtohead.data.metrics import Counts, task_metrics
 from headtohead.model.precision import peak_flops
 from headtohead.planning.costs import TRAINING
 from headtohead.planning.pitfalls import padding_has_no_effect
-from headtohead.plugins.registry import current
 from headtohead.schema.metric import LOSS, TEACHER_FORCED, UNPADDED, Metric
 from headtohead.storage.results import BackendRecord, BucketRecord, DecodingRecord, ResultsRecord
 from headtohead.storage.translations import Translation, translations_text
@@ -45,7 +44,7 @@ def score_test_split(
     rows = distinct_sources(split, config.test_limit)
     translate = translator(config, data.target_vocabulary, decoding_limit)
     padded = alone = score(model, tensors, rows, translate)
-    equal = [padding_has_no_effect(own, current()) for own in training.configs]
+    equal = [padding_has_no_effect(own) for own in training.configs]
     if config.unpadded and not all(equal):
         alone = score(model, tensors, rows, translate, padded=False)
     task = task_metrics(training.config.data.dataset)

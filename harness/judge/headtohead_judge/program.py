@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -101,7 +102,7 @@ def _refuse_contradictions(request: Request) -> None:
         )
 
 
-def _outputs(request: Request, ledger: Ledger | None) -> dict[str, Any]:
+def _outputs(request: Request, ledger: Ledger | None) -> dict[str, Path]:
     """Return the files that a call writes, by the name of their option."""
     outputs = {}
     if request.answer is not None:

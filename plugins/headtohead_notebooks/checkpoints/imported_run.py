@@ -90,7 +90,7 @@ def import_checkpoint(
     settings = [read_override(text) for text in overrides]
     imported = read_checkpoint(Path(file), recipe, registry, Path(data) if data else None, settings)
     log(imported.summary())
-    if pitfalls := find_pitfalls(imported.config, registry):
+    if pitfalls := find_pitfalls(imported.config):
         log(f"pitfalls: {', '.join(pitfall.name for pitfall in pitfalls)}")
     for note in imported.vocabulary.notes:
         log(f"note: {note}")
@@ -176,8 +176,8 @@ def _record(imported: Imported, name: str, registry: Registry, project: Path) ->
         steps=0,
         evaluate_every=1,
         decoding_limit=decoding_limit(config, longest) if longest else 0,
-        order_invariant=is_order_invariant(config, registry),
-        pitfalls=find_pitfalls(config, registry),
+        order_invariant=is_order_invariant(config),
+        pitfalls=find_pitfalls(config),
         config=config,
         plugins=plugin_records(config, project),
         data=data,

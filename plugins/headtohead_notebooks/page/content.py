@@ -136,7 +136,7 @@ def measure_notebook(
         config = recipe_config(recipe, [f"data.file={json.dumps(str(data_file))}"])
     case, measured = Case(config, registry, cache), []
     with one_thread():
-        for pitfall in find_pitfalls(config, registry):
+        for pitfall in find_pitfalls(config):
             try:
                 measured.append(NotebookPitfall(pitfall, MEASUREMENTS[pitfall.name](case)))
             except MissingFilesError as error:

@@ -43,7 +43,7 @@ def mask_on_embeddings(case: Case) -> Numbers:
     """Replace each target token in turn, and find the target lengths that the attention supports."""
     changes = torch.tensor(case.changes_by_target_token(), dtype=torch.float64)
     longest = [{"source": len(case.source), "target": length} for length in TARGET_LENGTHS]
-    supported = [not find_incompatibility(case.config, sizes, case.registry) for sizes in longest]
+    supported = [not find_incompatibility(case.config, sizes) for sizes in longest]
     return {
         "row_0": float(changes[:, 0].max()),
         "earlier_tokens": float(changes.triu(1)[:, 1:].max()),

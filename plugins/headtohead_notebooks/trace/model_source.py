@@ -46,7 +46,7 @@ class TracedModel:
         """
         inputs = inputs_from_text(self.model, self.data, source, target, self.decoding_limit)
         decoder_input = f"{' '.join(inputs.target_tokens)} ({inputs.target_origin})"
-        pitfalls = find_pitfalls(self.config, current(), self.data.record.get("leak"))
+        pitfalls = find_pitfalls(self.config, self.data.record.get("leak"))
         notes = [
             *inputs.notes,
             *(
@@ -83,7 +83,7 @@ def find_model(
     if recipe in recipes:
         config = recipe_config(recipe, overrides)
         data = prepare(config.data, cache_root())
-        if reason := find_incompatibility(config, data.record["longest"], registry):
+        if reason := find_incompatibility(config, data.record["longest"]):
             raise HeadToHeadError(
                 f"recipe '{recipe}' is incompatible with these settings: {reason}"
             )

@@ -3,7 +3,6 @@
 import torch
 
 from headtohead.planning.compatibility import find_incompatibility
-from headtohead.plugins.registry import current
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 
@@ -46,7 +45,7 @@ def reason(train=None, quirks=None, decode="teacher-forced", longest=None, **cho
     )
     evaluate = config.evaluate.model_copy(update={"decode": decode})
     config = config.model_copy(update={"evaluate": evaluate})
-    return find_incompatibility(config, longest or {}, current())
+    return find_incompatibility(config, longest or {})
 
 
 LENGTH = (

@@ -88,8 +88,8 @@ def test_heads_and_widths_are_those_of_the_options(choice, sizes):
 
 def test_sentences_longer_than_the_random_matrix_are_refused():
     config = tiny_config("none", {"name": "random", "max_length": 7})
-    assert find_incompatibility(config, {"source": 7, "target": 7}, REGISTRY) is None
-    assert find_incompatibility(config, {"source": 8, "target": 7}, REGISTRY) == (
+    assert find_incompatibility(config, {"source": 7, "target": 7}) is None
+    assert find_incompatibility(config, {"source": 8, "target": 7}) == (
         "a source of 8 tokens is longer than the 7 positions of random; set attention.encoder.max_length to at least 8"
     )
     model = Subject(config).model

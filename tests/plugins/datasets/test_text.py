@@ -14,7 +14,6 @@ from headtohead.data import BYTES, cache_root, prepare, text_tokens, written
 from headtohead.data.tokeniser import Unit
 from headtohead.planning.compatibility import find_incompatibility
 from headtohead.planning.pitfalls import find_pitfalls
-from headtohead.plugins.registry import current
 from headtohead.testing.dataset_invariants import DATASET_INVARIANTS, DatasetSubject
 from headtohead_plugins.datasets import text
 from headtohead_plugins.datasets.text import Options, Text, predicted_bytes
@@ -32,7 +31,7 @@ def file(tmp_path):
 
 
 def readable(prepared):
-    return Unit("text-character").readable(prepared)
+    return Unit("text-character").plain_text(prepared)
 
 
 def load(file=None, **options):
@@ -108,10 +107,8 @@ def test_a_file_needs_no_other_settings(file):
     assert data.tokenisers["target"].prepared(test.target[0].tolist()) == test.target_text[0]
     assert data.decode(test.target[0].tolist()) == readable(test.target_text[0])
     longest = data.record["longest"]
-    assert find_incompatibility(config, longest, current()) is None
-    assert "no boundary tokens" not in [
-        pitfall.name for pitfall in find_pitfalls(config, current())
-    ]
+    assert find_incompatibility(config, longest) is None
+    assert "no boundary tokens" not in [pitfall.name for pitfall in find_pitfalls(config)]
 
 
 def test_an_encoder_decoder_is_excluded_with_the_reason(file):
@@ -120,7 +117,7 @@ def test_an_encoder_decoder_is_excluded_with_the_reason(file):
         "train": {"steps": 1},
         "model.architecture": "encoder-decoder",
     }
-    reason = find_incompatibility(resolve(raw), {"source": 0, "target": 65}, current())
+    reason = find_incompatibility(resolve(raw), {"source": 0, "target": 65})
     assert reason == "dataset 'text' has no sources to encode; set model.architecture: decoder-only"
     raw["data"] |= {"valid_file": file, "held_out": 0.3}
     assert "held_out is not used with valid_file" in refused(resolve, raw)

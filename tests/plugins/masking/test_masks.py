@@ -65,7 +65,7 @@ def test_properties_depend_on_role_and_options(name, options, role, properties):
 def test_a_prefix_mask_is_a_pitfall_and_is_decoded_without_a_cache():
     for length, shown in ((1, False), (2, True)):
         config = tiny_config(masking={"name": "prefix", "length": length})
-        names = [pitfall.name for pitfall in find_pitfalls(config, current())]
+        names = [pitfall.name for pitfall in find_pitfalls(config)]
         assert ("future not masked" in names) is shown
         assert is_causal(Subject(config).model) is not shown
 

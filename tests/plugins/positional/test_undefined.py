@@ -3,14 +3,13 @@
 import pytest
 
 from headtohead.planning.compatibility import find_incompatibility
-from headtohead.plugins.registry import current
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 from made import refused
 
 
 def reason(config, **longest):
-    return find_incompatibility(config, longest, current())
+    return find_incompatibility(config, longest)
 
 
 def learned(**options):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from headtohead.analysis.study import Analysis
 from headtohead.figures import style
 from headtohead.schema.roles import ROLE_NAMES
 from headtohead.storage.metrics import show
+from headtohead.storage.results import HeadRecord
 from headtohead.storage.run_directory import RunDirectory
 
 KINDS = {
@@ -19,42 +21,55 @@ KINDS = {
 
 def heads_figure(analysis: Analysis) -> Figure | None:
     """Draw the head ablation of the baseline, or return None if no run has one."""
-    frames = analysis.frames
-    seeds = frames.rows(frames.baseline)["seed"]
-    records = {
-        int(seed): RunDirectory(frames.folders[str(run)]).heads for run, seed in seeds.items()
-    }
-    ablated = [
-        (seed, head) for seed, record in records.items() if record for head in record["heads"]
-    ]
-    order = {role: number for number, role in enumerate(ROLE_NAMES)}
-    rows = sorted(
-        {(head["role"], head["layer"]) for _, head in ablated},
-        key=lambda row: (order[row[0]], row[1]),
-    )
-    if not rows:
+    ablated = _ablated_heads(analysis)
+    if not ablated:
         return None
+    order = list(ROLE_NAMES)
+    layers = {(head["role"], head["layer"]) for _, head in ablated}
+    rows = sorted(layers, key=lambda row: (order.index(row[0]), row[1]))
     with style.drawing():
         figure = Figure(figsize=(style.WIDTH, 1.1 + 0.34 * len(rows)), layout="constrained")
         axes = figure.add_subplot()
         style.bare_left(axes)
         axes.axvline(0, color=style.MUTED, linewidth=0.9, zorder=1)
-        for kind, (label, marker, colour, offset) in KINDS.items():
+        for kind in KINDS:
             for seed, head in ablated:
-                loss = head[kind]["loss"]  # type: ignore[literal-required]
-                row = rows.index((head["role"], head["layer"])) + offset
-                (point,) = axes.plot(
-                    loss, row, marker, color=colour, markersize=4.2, alpha=0.65, label=label
-                )
-                point.set(markeredgewidth=0, zorder=3)
-                entropy = f", entropy {head['entropy']:.2f}" if "entropy" in head else ""
-                result = f"seed {seed}, head {head['head']}: {show(loss, 'test/loss', signed=True)}"
-                style.tip(figure, point, f"{label}, {result}{entropy}")
+                row = rows.index((head["role"], head["layer"]))
+                _draw_head(figure, axes, kind, seed, head, row)
         axes.set_yticks(
             range(len(rows)), [f"{ROLE_NAMES[role]}, layer {layer}" for role, layer in rows]
         )
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.set_xlabel("increase in loss, nats per token")
-        handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+        points, labels = axes.get_legend_handles_labels()
+        handles = dict(zip(labels, points, strict=True))
         figure.legend(handles.values(), handles.keys(), loc="outside upper left", ncols=2)
     return figure
+
+
+def _ablated_heads(analysis: Analysis) -> list[tuple[int, HeadRecord]]:
+    """Return the ablated heads of the baseline's runs with their seeds."""
+    frames = analysis.frames
+    ablated: list[tuple[int, HeadRecord]] = []
+    for run, seed in frames.rows(frames.baseline)["seed"].items():
+        record = RunDirectory(frames.folders[str(run)]).heads
+        if record:
+            for head in record["heads"]:
+                ablated.append((int(seed), head))
+    return ablated
+
+
+def _draw_head(
+    figure: Figure, axes: Axes, kind: str, seed: int, head: HeadRecord, row: int
+) -> None:
+    """Draw the increase in loss of an ablated head as a point with a tooltip."""
+    label, marker, colour, offset = KINDS[kind]
+    loss = head[kind]["loss"]  # type: ignore[literal-required]
+    (point,) = axes.plot(
+        loss, row + offset, marker, color=colour, markersize=4.2, alpha=0.65, label=label
+    )
+    point.set(markeredgewidth=0, zorder=3)
+    tip = f"{label}, seed {seed}, head {head['head']}: {show(loss, 'test/loss', signed=True)}"
+    if "entropy" in head:
+        tip += f", entropy {head['entropy']:.2f}"
+    style.tip(figure, point, tip)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
 
 from headtohead.analysis.study import Analysis
 from headtohead.config.labels import text
@@ -22,90 +24,130 @@ from headtohead_judge.paired_tests import Summary, summarise
 MAX_PANELS = 6
 AXIS_WIDTH = 0.8
 """Width of the label and the tick labels beside the panels, in inches."""
+SHIFT = 0.06
+"""Distance of two lines of a panel, as a fraction of the distance of two values."""
 MAX_TICK_LABEL = 24
 """Maximum number of characters of a tick label."""
 
 
+class Panel(NamedTuple):
+    """A pair of axes: one across, a line per value of the other, with the score of each seed by both values."""
+
+    across: str
+    lines: str
+    scores: Mapping[tuple[str, str], NDArray[np.float64]]
+
+
 def interaction_figure(analysis: Analysis) -> Figure | None:
     """Draw a panel per pair of fully crossed axes: means with 95 % intervals, averaged over the other axes."""
-    frames, palette, metric = analysis.frames, Palette(analysis.frames.record), analysis.metric
-    varied = [axis for axis, values in palette.values.items() if len(values) > 1]
-    rows = [
-        {axis: text(frames.by_slug[slug].axes.get(axis)) for axis in varied}
-        | {"seed": seed, "score": score}
-        for slug in analysis.ranked
-        for seed, score in frames.scores(slug, metric).items()
-    ]
-    if not palette.is_grid or len(varied) < 2 or not rows:
+    palette = Palette(analysis.frames.record)
+    if not palette.is_grid:
         return None
-    panels: list[tuple[str, str, dict[Any, Any]]] = []
-    for across, lines in itertools.combinations(varied, 2):
-        pair = (lines, across) if palette.colour_axis == across else (across, lines)
-        groups = pd.DataFrame(rows).groupby([*pair, "seed"])["score"]
-        number = len(palette.values[across]) * len(palette.values[lines]) * len(frames.seeds)
-        # Each mean must average over the same settings of the other axes, else an effect of those would be in it.
-        settings = len({tuple(row[axis] for axis in varied if axis not in pair) for row in rows})
-        is_crossed = set(groups.size()) == {settings} and (
-            groups.ngroups == number or len(varied) == 2
-        )
-        if is_crossed and len(palette.values[pair[1]]) <= len(style.MARKERS):
-            panels.append(
-                (*pair, {key: own.to_numpy() for key, own in groups.mean().groupby(level=[0, 1])})
-            )
+    panels = _panels(analysis, palette)
     if not panels:
         return None
     columns = min(len(panels), 2)
-    rows_of_panels = math.ceil(min(len(panels), MAX_PANELS) / columns)
+    rows = math.ceil(min(len(panels), MAX_PANELS) / columns)
     width = (style.WIDTH - AXIS_WIDTH) / columns
     with style.drawing():
-        height = max(
-            _panel_height(palette.values[lines], palette.values[across], width)
-            for across, lines, _ in panels
-        )
-        figure = Figure(figsize=(style.WIDTH, height * rows_of_panels), layout="constrained")
-        grid = figure.subplots(rows_of_panels, columns, squeeze=False, sharey=True).ravel()
+        heights = []
+        for panel in panels:
+            names, values = palette.values[panel.lines], palette.values[panel.across]
+            heights.append(_panel_height(names, values, width))
+        figure = Figure(figsize=(style.WIDTH, max(heights) * rows), layout="constrained")
+        grid = figure.subplots(rows, columns, squeeze=False, sharey=True).ravel()
         for axes in grid[len(panels) :]:
             axes.set_visible(False)
-        for axes, (across, lines, means) in zip(grid, panels, strict=False):
-            values, coloured = palette.values[across], lines == palette.colour_axis
-            labels, legend_columns = style.legend_names(palette.values[lines], width, most=2)
-            for number, name in enumerate(palette.values[lines]):
-                # The mean of a missing cell is NaN, which interrupts the line.
-                cells = [
-                    summarise(means.get((value, name), []), span=span(metric)) for value in values
-                ]
-                axes.errorbar(
-                    [
-                        x + (number - (len(palette.values[lines]) - 1) / 2) * 0.06
-                        for x in range(len(values))
-                    ],
-                    [cell.mean for cell in cells],
-                    yerr=np.transpose([_bars(cell) for cell in cells]),
-                    fmt=style.MARKERS[number % 8] + ("-" if coloured else "--"),
-                    color=palette.colour_of(name)
-                    if coloured
-                    else (style.INK, style.MUTED)[number % 2],
-                    linewidth=1.4,
-                    markersize=4.5,
-                    label=labels[number],
-                )
-            rotation = 90 if _is_rotated(values, width) else 0
-            axes.set_xticks(
-                range(len(values)), style.shortened(values, MAX_TICK_LABEL), rotation=rotation
-            )
-            axes.set_xlim(-0.4, len(values) - 0.6)
-            axes.set_xlabel(across)
-            axes.yaxis.set_major_locator(MaxNLocator(6))
-            legend = axes.legend(
-                loc="lower left",
-                bbox_to_anchor=(0, 1),
-                ncols=legend_columns,
-                title=lines,
-                alignment="left",
-            )
-            legend.get_title().set_fontweight("bold")
-        figure.supylabel(readable(metric), fontsize=9)
+        for axes, panel in zip(grid, panels, strict=False):
+            _draw_panel(axes, panel, palette, analysis.metric, width)
+        figure.supylabel(readable(analysis.metric), fontsize=9)
     return figure
+
+
+def _panels(analysis: Analysis, palette: Palette) -> list[Panel]:
+    """Return a panel for each pair of axes that are fully crossed."""
+    varied = [axis for axis, values in palette.values.items() if len(values) > 1]
+    scores = _scores_by_axis(analysis, varied)
+    if len(varied) < 2 or scores.empty:
+        return []
+    panels = []
+    for across, lines in _oriented_pairs(varied, palette):
+        if len(palette.values[lines]) > len(style.MARKERS):
+            continue
+        groups = scores.groupby([across, lines, "seed"])["score"]
+        # Each mean must average over the same settings of the other axes, else an effect of those would be in it.
+        others = [axis for axis in varied if axis not in (across, lines)]
+        num_settings = len(scores[others].drop_duplicates()) if others else 1
+        num_cells = len(palette.values[across]) * len(palette.values[lines])
+        is_full = groups.ngroups == num_cells * len(analysis.frames.seeds)
+        if set(groups.size()) == {num_settings} and (is_full or len(varied) == 2):
+            by_cell: dict[Any, NDArray[np.float64]] = {}
+            for key, cell in groups.mean().groupby(level=[0, 1]):
+                by_cell[key] = cell.to_numpy()
+            panels.append(Panel(across, lines, by_cell))
+    return panels
+
+
+def _oriented_pairs(axes: Sequence[str], palette: Palette) -> list[tuple[str, str]]:
+    """Return the pairs of axes, the one across first; the lines have the colours of the axis that has colours."""
+    pairs = []
+    for first, second in itertools.combinations(axes, 2):
+        pairs.append((second, first) if palette.colour_axis == first else (first, second))
+    return pairs
+
+
+def _scores_by_axis(analysis: Analysis, varied: Sequence[str]) -> pd.DataFrame:
+    """Return the scores of the ranked variants with their seeds and their values of the varied axes."""
+    rows = []
+    for slug in analysis.ranked:
+        values = analysis.frames.by_slug[slug].axes
+        for seed, score in analysis.frames.scores(slug, analysis.metric).items():
+            row: dict[str, Any] = {axis: text(values.get(axis)) for axis in varied}
+            row["seed"] = seed
+            row["score"] = score
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _draw_panel(axes: Axes, panel: Panel, palette: Palette, metric: str, width: float) -> None:
+    """Draw the means of a panel as lines that are shifted against each other, with the legend above."""
+    values, names = palette.values[panel.across], palette.values[panel.lines]
+    is_coloured = panel.lines == palette.colour_axis
+    labels, legend_columns = style.legend_names(names, width, most=2)
+    for number, name in enumerate(names):
+        colour = (style.INK, style.MUTED)[number % 2]
+        marker = style.MARKERS[number % len(style.MARKERS)]
+        if is_coloured:
+            colour = palette.colour_of(name)
+        # The mean of a missing cell is NaN, which interrupts the line.
+        cells = []
+        for value in values:
+            cells.append(summarise(panel.scores.get((value, name), []), span=span(metric)))
+        shift = (number - (len(names) - 1) / 2) * SHIFT
+        axes.errorbar(
+            [x + shift for x in range(len(values))],
+            [cell.mean for cell in cells],
+            yerr=np.transpose([_bars(cell) for cell in cells]),
+            fmt=f"{marker}-" if is_coloured else f"{marker}--",
+            color=colour,
+            linewidth=1.4,
+            markersize=4.5,
+            label=labels[number],
+        )
+    rotation = 90 if _is_rotated(values, width) else 0
+    ticks = style.shortened(values, MAX_TICK_LABEL)
+    axes.set_xticks(range(len(values)), ticks, rotation=rotation)
+    axes.set_xlim(-0.4, len(values) - 0.6)
+    axes.set_xlabel(panel.across)
+    axes.yaxis.set_major_locator(MaxNLocator(6))
+    legend = axes.legend(
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        ncols=legend_columns,
+        title=panel.lines,
+        alignment="left",
+    )
+    legend.get_title().set_fontweight("bold")
 
 
 def _bars(cell: Summary) -> tuple[float, float]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import textwrap
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogFormatter, MaxNLocator
@@ -26,25 +28,29 @@ MAX_LINES = 24
 
 def curves_figure(analysis: Analysis) -> Figure | None:
     """Draw the validation loss over steps, or the training loss if there was no validation."""
-    histories = analysis.frames.histories
-    metric = next((metric for metric in METRICS if (histories["metric"] == metric).any()), None)
-    if metric is None:
+    recorded = set(analysis.frames.histories["metric"])
+    drawable = [metric for metric in METRICS if metric in recorded]
+    if not drawable:
         return None
+    metric = drawable[0]
     table = curves(analysis, metric)
     figure = _band_figure(analysis, table, "step", "-")
     with style.drawing():
         for axes in figure.axes:
             if is_loss(metric) and (table["mean"] > 0).all():
-                axes.set_yscale("log")
-                axes.yaxis.set_minor_formatter(
-                    LogFormatter(labelOnlyBase=False, minor_thresholds=(1.5, 0.5))
-                )
-                axes.yaxis.set_major_formatter("{x:g}")
-                axes.tick_params(axis="y", which="minor", labelsize=9)
+                _use_log_scale(axes)
             axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
         figure.supxlabel("step", fontsize=9)
         figure.supylabel(with_unit(metric), fontsize=9)
     return figure
+
+
+def _use_log_scale(axes: Axes) -> None:
+    """Use a logarithmic vertical axis with numbers at its minor ticks, since losses span few powers of ten."""
+    axes.set_yscale("log")
+    axes.yaxis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(1.5, 0.5)))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.tick_params(axis="y", which="minor", labelsize=9)
 
 
 def sweep_figure(analysis: Analysis) -> Figure | None:
@@ -52,35 +58,22 @@ def sweep_figure(analysis: Analysis) -> Figure | None:
 
     The bars are one standard deviation over seeds on both sides. None without a sweep.
     """
-    found = analysis.sweep
-    if found is None:
+    sweep = analysis.sweep
+    if sweep is None:
         return None
-    panels, names = (
-        found.rows["panel"].unique(),
-        list(dict.fromkeys(found.rows["variant"]))[:MAX_LINES],
-    )
-    values = sorted(found.rows["x"].unique().tolist())
+    panels = sweep.rows["panel"].unique()
+    names = list(dict.fromkeys(sweep.rows["variant"]))[:MAX_LINES]
+    values = sorted(sweep.rows["x"].unique().tolist())
+    num_rows = math.ceil(len(panels) / 2)
     with style.drawing():
-        height = 2.6 * math.ceil(len(panels) / 2) + 0.25 * len(names)
+        height = 2.6 * num_rows + 0.25 * len(names)
         figure = Figure(figsize=(style.WIDTH, height), layout="constrained")
-        grid = figure.subplots(
-            math.ceil(len(panels) / 2), min(len(panels), 2), sharey=True, squeeze=False
-        ).ravel()
+        num_columns = min(len(panels), 2)
+        grid = figure.subplots(num_rows, num_columns, sharey=True, squeeze=False).ravel()
         for axes, panel in zip(grid, panels, strict=False):
             for number, name in enumerate(names):
-                rows = found.rows[(found.rows["variant"] == name) & (found.rows["panel"] == panel)]
-                options = {"color": style.PALETTE[number % len(style.PALETTE)], "linewidth": 1.5}
-                line = ("-", "--", ":")[number // len(style.PALETTE) % 3]
-                axes.errorbar(
-                    rows["x"],
-                    rows["mean"],
-                    rows["sd"].fillna(0),
-                    linestyle=line,
-                    label=name,
-                    **options,
-                )
-                star = rows[rows["best"]].head(1)
-                axes.plot(star["x"], star["mean"], "*", markersize=11, **options)
+                is_line = (sweep.rows["variant"] == name) & (sweep.rows["panel"] == panel)
+                _draw_sweep(axes, sweep.rows[is_line], number, name)
             axes.set_title(panel)
             if values[0] > 0:
                 axes.set_xscale("log")
@@ -89,9 +82,26 @@ def sweep_figure(analysis: Analysis) -> Figure | None:
         handles, labels = grid[0].get_legend_handles_labels()
         labels, columns = style.legend_names(labels, most=2)
         figure.legend(handles, labels, loc="outside upper left", ncols=columns)
-        figure.supxlabel(found.field, fontsize=9)
-        figure.supylabel(readable(found.metric), fontsize=9)
+        figure.supxlabel(sweep.field, fontsize=9)
+        figure.supylabel(readable(sweep.metric), fontsize=9)
     return figure
+
+
+def _draw_sweep(axes: Axes, rows: pd.DataFrame, number: int, name: str) -> None:
+    """Draw the scores of a variant over the swept values; ``number`` chooses colour and line."""
+    colour = style.PALETTE[number % len(style.PALETTE)]
+    line = ("-", "--", ":")[number // len(style.PALETTE) % 3]
+    axes.errorbar(
+        rows["x"],
+        rows["mean"],
+        rows["sd"].fillna(0),
+        linestyle=line,
+        label=name,
+        color=colour,
+        linewidth=1.5,
+    )
+    star = rows[rows["best"]].head(1)
+    axes.plot(star["x"], star["mean"], "*", markersize=11, color=colour, linewidth=1.5)
 
 
 def curves(analysis: Analysis, metric: str) -> pd.DataFrame:
@@ -101,19 +111,23 @@ def curves(analysis: Analysis, metric: str) -> pd.DataFrame:
     """
     runs, histories = analysis.frames.runs, analysis.frames.histories
     # A diverged run would cut the curve of its variant; it is left out where another run of the variant is not.
-    sound = runs.index[runs["state"] != DIVERGED]
-    shown = runs.index[
-        (runs["state"] != DIVERGED) | ~runs["variant"].isin(runs.loc[sound, "variant"])
-    ]
+    is_sound = runs["state"] != DIVERGED
+    has_sound_run = runs["variant"].isin(runs.loc[is_sound, "variant"])
+    shown = runs.index[is_sound | ~has_sound_run]
     rows = histories[histories["metric"] == metric].dropna(subset=["value"])
     rows = rows[rows["run"].isin(shown)]
     rows = rows.assign(variant=runs["variant"].reindex(rows["run"].astype(str)).to_numpy())
-    table = (
-        rows.groupby(["variant", "step"], sort=True)["value"]
-        .agg(["mean", "min", "max", "count"])
-        .reset_index()
-    )
-    return table[table["count"] == table.groupby("variant")["count"].transform("max")]
+    values = rows.groupby(["variant", "step"], sort=True)["value"]
+    table = values.agg(["mean", "min", "max", "count"]).reset_index()
+    most = table.groupby("variant")["count"].transform("max")
+    return table[table["count"] == most]
+
+
+LENGTHS = "source length in tokens, n: number of sentences"
+LENGTHS_WITH_LINE = (
+    "source length in tokens, n: number of sentences; right of the line: longer than every training "
+    "source"
+)
 
 
 def buckets_figure(analysis: Analysis) -> Figure | None:
@@ -121,18 +135,18 @@ def buckets_figure(analysis: Analysis) -> Figure | None:
     table = bucket_scores(analysis)
     if table.empty:
         return None
-    positions = {bucket: x for x, bucket in enumerate(dict.fromkeys(table["bucket"]))}
+    buckets = list(dict.fromkeys(table["bucket"]))
+    positions = {bucket: position for position, bucket in enumerate(buckets)}
     figure = _band_figure(analysis, table.assign(x=table["bucket"].map(positions)), "x", "o-")
     counts = table.groupby("bucket", sort=False)["n"].first()
     boundary = end_of_training(analysis)
     with style.drawing():
         for axes in figure.axes:
-            names = [f"{bucket}\nn {int(counts[bucket])}" for bucket in positions]
-            axes.set_xticks(list(positions.values()), names)
+            names = [f"{bucket}\nn {int(counts[bucket])}" for bucket in buckets]
+            axes.set_xticks(range(len(buckets)), names)
             if boundary is not None:
                 axes.axvline(boundary, color=style.MUTED, linewidth=1, linestyle="--")
-        longer = "; right of the line: longer than every training source" * (boundary is not None)
-        figure.supxlabel(f"source length in tokens, n: number of sentences{longer}", fontsize=9)
+        figure.supxlabel(LENGTHS if boundary is None else LENGTHS_WITH_LINE, fontsize=9)
         figure.supylabel(readable(f"test/{bucket_metric(analysis)}"), fontsize=9)
     return figure
 
@@ -155,15 +169,13 @@ def bucket_scores(analysis: Analysis) -> pd.DataFrame:
     The buckets are of the test split even if the primary metric is of the validation split.
     """
     frames, name = analysis.frames, bucket_metric(analysis)
-    buckets = frames.buckets
-    has_sources = analysis.frames.record.data.get("longest", {}).get("source", 1)
-    if (
-        name not in buckets
-        or not has_sources
-        or buckets.dropna(subset=[name])["bucket"].nunique() < 2
-    ):
-        return pd.DataFrame(columns=["variant", "low", "bucket", "n", "mean", "min", "max"])
-    rows = buckets.dropna(subset=[name])
+    empty = pd.DataFrame(columns=["variant", "low", "bucket", "n", "mean", "min", "max"])
+    has_sources = frames.record.data.get("longest", {}).get("source", 1)
+    if name not in frames.buckets or not has_sources:
+        return empty
+    rows = frames.buckets.dropna(subset=[name])
+    if rows["bucket"].nunique() < 2:
+        return empty
     rows = rows.assign(variant=frames.runs["variant"].reindex(rows["run"]).to_numpy())
     grouped = rows.groupby(["variant", "low", "bucket"], sort=True)
     table = grouped.agg(n=("n", "first"), mean=(name, "mean"), min=(name, "min"), max=(name, "max"))
@@ -175,63 +187,89 @@ def bucket_metric(analysis: Analysis) -> str:
     return stored(analysis.metric).rsplit("/", 1)[-1]
 
 
+class BandLayout(NamedTuple):
+    """How lines with bands are laid out: titled panels of variants with their colours, and the legend of all panels."""
+
+    panels: list[tuple[str, dict[str, str]]]
+    legend: dict[str, str]
+    labels: list[str]
+    legend_options: dict[str, Any]
+    columns: int
+    height: float
+    title_size: float | None
+
+
 def _band_figure(analysis: Analysis, table: pd.DataFrame, x: str, line: str) -> Figure:
     """Draw mean, min and max of each variant against the column ``x`` in panels with a common legend.
 
     With more variants than colours, or more than ``MAX_PANELS`` settings, each variant has a separate panel in
     which the baseline is grey.
     """
-    palette, baseline = Palette(analysis.frames.record), analysis.frames.baseline
+    palette = Palette(analysis.frames.record)
     groups = {str(slug): rows for slug, rows in table.groupby("variant", sort=False)}
     best = analysis.leading(MAX_LINES, groups)
     slugs = [slug for slug in analysis.frames.by_slug if slug in best]
-    names = list(dict.fromkeys(palette.panel(slug) for slug in slugs))
+    names = list(dict.fromkeys(map(palette.panel, slugs)))
     if palette.is_coloured and len(names) <= MAX_PANELS:
-        columns, height, size = min(len(names), 2), 2.3, None
-        width = 28 if columns > 1 else 60  # longer titles overlap those of the next panel
-        panels = [
-            (
-                textwrap.fill(name, width, break_long_words=False, break_on_hyphens=False),
-                {slug: palette.colour(slug) for slug in slugs if palette.panel(slug) == name},
-            )
-            for name in names
-        ]
-        legend = palette.legend(slugs)
-        labels, ncols = style.legend_names(
-            [*legend], most=min(len(legend), 3) if palette.colour_axis else 1
-        )
-        options: dict[str, Any] = {"ncols": ncols}
-        options |= {"title": palette.colour_axis, "alignment": "left", "title_fontsize": 9}
+        layout = _panels_of_settings(palette, slugs, names)
     else:
-        columns, height, size = 3, 1.5, 9
-        titles = style.shortened([analysis.frames.by_slug[slug].title for slug in slugs], 22)
-        beside = {baseline: style.MUTED} if baseline in slugs else {}
-        panels = [
-            (title, {slug: style.PALETTE[0]} | beside if slug != baseline else beside)
-            for slug, title in zip(slugs, titles, strict=True)
-        ]
-        legend, options = (
-            {"baseline": style.MUTED, "variant of the panel": style.PALETTE[0]},
-            {"ncols": 2},
-        )
-        labels = [*legend]
-    rows = math.ceil(len(panels) / columns)
+        layout = _panels_of_variants(analysis, slugs)
+    num_rows = math.ceil(len(layout.panels) / layout.columns)
     with style.drawing():
-        figure = Figure(figsize=(style.WIDTH, 0.7 + height * rows), layout="constrained")
-        grid = list(figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel())
-        for axes in grid[len(panels) :]:
+        size = (style.WIDTH, 0.7 + layout.height * num_rows)
+        figure = Figure(figsize=size, layout="constrained")
+        grid = figure.subplots(num_rows, layout.columns, sharex=True, sharey=True, squeeze=False)
+        for axes in grid.ravel()[len(layout.panels) :]:
             axes.set_visible(False)
-        for axes, (title, lines) in zip(grid, panels, strict=False):
-            axes.set_title(title, fontsize=size)
+        for axes, (title, colours) in zip(grid.ravel(), layout.panels, strict=False):
+            axes.set_title(title, fontsize=layout.title_size)
             axes.tick_params(labelsize=9)
-            for slug, colour in reversed(lines.items()):
-                found = groups[slug]
-                axes.fill_between(
-                    found[x], found["min"], found["max"], color=colour, alpha=0.18, linewidth=0
-                )
-                axes.plot(
-                    found[x], found["mean"], line, color=colour, linewidth=1.5, markersize=3.5
-                )
-        handles = [Line2D([], [], color=colour, linewidth=2.4) for colour in legend.values()]
-        figure.legend(handles, labels, loc="outside upper left", **options)
+            for slug, colour in reversed(colours.items()):
+                _draw_band(axes, groups[slug], x, line, colour)
+        handles = []
+        for colour in layout.legend.values():
+            handles.append(Line2D([], [], color=colour, linewidth=2.4))
+        options = layout.legend_options
+        figure.legend(handles, layout.labels, loc="outside upper left", **options)
     return figure
+
+
+def _draw_band(axes: Axes, rows: pd.DataFrame, x: str, line: str, colour: str) -> None:
+    """Draw the mean as a line and the range over seeds as a band."""
+    axes.fill_between(rows[x], rows["min"], rows["max"], color=colour, alpha=0.18, linewidth=0)
+    axes.plot(rows[x], rows["mean"], line, color=colour, linewidth=1.5, markersize=3.5)
+
+
+def _panels_of_settings(palette: Palette, slugs: Sequence[str], names: Sequence[str]) -> BandLayout:
+    """Return a panel for each setting of the axes without colours, with its variants in their colours."""
+    columns = min(len(names), 2)
+    width = 28 if columns > 1 else 60  # longer titles overlap those of the next panel
+    panels = []
+    for name in names:
+        title = textwrap.fill(name, width, break_long_words=False, break_on_hyphens=False)
+        members = [slug for slug in slugs if palette.panel(slug) == name]
+        panels.append((title, {slug: palette.colour(slug) for slug in members}))
+    legend = palette.legend(slugs)
+    most = min(len(legend), 3) if palette.colour_axis else 1
+    labels, legend_columns = style.legend_names([*legend], most=most)
+    options = {
+        "ncols": legend_columns,
+        "title": palette.colour_axis,
+        "alignment": "left",
+        "title_fontsize": 9,
+    }
+    return BandLayout(panels, legend, labels, options, columns, 2.3, None)
+
+
+def _panels_of_variants(analysis: Analysis, slugs: Sequence[str]) -> BandLayout:
+    """Return a panel for each variant, with the baseline in grey."""
+    baseline = analysis.frames.baseline
+    names = style.shortened([analysis.frames.by_slug[slug].title for slug in slugs], 22)
+    panels = []
+    for slug, name in zip(slugs, names, strict=True):
+        colours = {} if slug == baseline else {slug: style.PALETTE[0]}
+        if baseline in slugs:
+            colours[baseline] = style.MUTED
+        panels.append((name, colours))
+    legend = {"baseline": style.MUTED, "variant of the panel": style.PALETTE[0]}
+    return BandLayout(panels, legend, [*legend], {"ncols": 2}, 3, 1.5, 9)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 
 from matplotlib.figure import Figure
 
@@ -11,6 +13,7 @@ from headtohead.analysis.study import Analysis
 from headtohead.analysis.wording import contrast_name
 from headtohead.figures import style
 from headtohead.figures.rows import Row, difference_figure, row_figure
+from headtohead.report.answer import largest_first
 from headtohead.storage.metrics import readable, show, stored, with_unit
 from headtohead.storage.palette import Palette
 
@@ -21,11 +24,9 @@ MAX_ROWS = 48
 def forest_figure(analysis: Analysis) -> Figure | None:
     """Draw the main contrasts, or return None without any."""
     rows = forest_rows(analysis)
-    return (
-        difference_figure(rows, f"difference in {with_unit(analysis.metric)}, paired by seed")
-        if rows
-        else None
-    )
+    if not rows:
+        return None
+    return difference_figure(rows, f"difference in {with_unit(analysis.metric)}, paired by seed")
 
 
 def forest_rows(analysis: Analysis) -> list[Row]:
@@ -33,77 +34,62 @@ def forest_rows(analysis: Analysis) -> list[Row]:
 
     Both contrasts of a change between two configurations are neighbours.
     """
-    judged = [
-        found
-        for found in analysis.main_contrasts
-        if found.paired and found.metric == analysis.metric
-    ]
-    largest = sorted(judged, key=lambda found: -abs(found.paired.mean) if found.paired else 0.0)[
-        :MAX_ROWS
-    ]
-    order = {
-        axis: number for number, axis in enumerate(dict.fromkeys(found.axis for found in largest))
-    }
-    is_between = bool(analysis.families.added.contrasts or analysis.families.taken.contrasts)
+    judged = []
+    for contrast in analysis.main_contrasts:
+        if contrast.paired and contrast.metric == analysis.metric:
+            judged.append(contrast)
+    largest = largest_first(judged)[:MAX_ROWS]
+    is_between = analysis.families.added.contrasts or analysis.families.taken.contrasts
+    ordered = _by_change(largest) if is_between else _best_first(analysis, largest)
+    return [_forest_row(analysis, contrast) for contrast in ordered]
 
-    def sort_key(found: ContrastResult) -> tuple[object, ...]:
-        if is_between:
-            return found.axis is not None, order[found.axis], found.family
-        return (-analysis.sign * found.paired.mean if found.paired else 0.0,)
 
-    rows = []
-    for contrast in sorted(largest, key=sort_key):
-        paired, metric = contrast.paired, contrast.metric
-        assert paired is not None
-        points = tuple(
-            (value, f"{contrast.name}, seed {seed}: {show(value, metric, signed=True)}")
-            for seed, value in contrast.by_seed.items()
-        )
-        note = f"{contrast.difference_text}  {contrast.verdict}"
-        name, own = contrast_name(analysis, contrast), contrast.judgement.interval or paired
-        rows.append(
-            Row(name, note, paired.mean, own.low, own.high, points, is_strong=contrast.detected)
-        )
-    return rows
+def _by_change(contrasts: Sequence[ContrastResult]) -> list[ContrastResult]:
+    """Return the total difference, then the changes in the order of their larger difference."""
+    axes = list(dict.fromkeys(contrast.axis for contrast in contrasts))
+
+    def rank(contrast: ContrastResult) -> tuple[bool, int, str]:
+        return contrast.axis is not None, axes.index(contrast.axis), contrast.family
+
+    return sorted(contrasts, key=rank)
+
+
+def _best_first(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> list[ContrastResult]:
+    def gain(contrast: ContrastResult) -> float:
+        return analysis.sign * contrast.paired.mean if contrast.paired else 0.0
+
+    return sorted(contrasts, key=gain, reverse=True)
+
+
+def _forest_row(analysis: Analysis, contrast: ContrastResult) -> Row:
+    paired = contrast.paired
+    assert paired is not None
+    points = []
+    for seed, value in contrast.by_seed.items():
+        shown = show(value, contrast.metric, signed=True)
+        points.append((value, f"{contrast.name}, seed {seed}: {shown}"))
+    interval = contrast.judgement.interval or paired
+    return Row(
+        contrast_name(analysis, contrast),
+        f"{contrast.difference_text}  {contrast.verdict}",
+        paired.mean,
+        interval.low,
+        interval.high,
+        tuple(points),
+        is_strong=contrast.detected,
+    )
+
+
+UPPER_BOUND = "dashed: upper bound of an encoder without positions, {bound:.3f}"
 
 
 def strip_figure(analysis: Analysis) -> Figure:
     """Draw the scores, best variant on top, with the baseline's standard deviation as a band."""
-    metric, baseline, palette = (
-        analysis.metric,
-        analysis.frames.baseline,
-        Palette(analysis.frames.record),
-    )
-    rows, ranked = [], analysis.ranked
+    metric, baseline = analysis.metric, analysis.frames.baseline
+    palette = Palette(analysis.frames.record)
+    rows = []
     for slug in analysis.leading(MAX_ROWS):
-        summary, title, is_ranked = (
-            analysis.summaries[slug],
-            analysis.frames.by_slug[slug].title,
-            slug in ranked,
-        )
-        note = show(summary.mean, metric) if is_ranked and summary.n else "not ranked"
-        if judged_metric := analysis.judged_on.get(slug):
-            mean = analysis.frames.summary(slug, judged_metric).mean
-            note = f"{readable(judged_metric)} {show(mean, judged_metric)}"
-        scores = sorted(analysis.frames.scores(slug, metric).items())
-        rows.append(
-            Row(
-                title,
-                note,
-                *(
-                    (summary.mean, summary.low, summary.high)
-                    if is_ranked
-                    else (math.nan, math.nan, math.nan)
-                ),
-                tuple(
-                    (score, f"{title}, seed {seed}: {show(score, metric)}")
-                    for seed, score in scores
-                ),
-                palette.colour(slug),
-                is_hollow=not is_ranked,
-                is_baseline=slug == baseline,
-            )
-        )
+        rows.append(_strip_row(analysis, slug, palette.colour(slug)))
     figure, (axes,) = row_figure(rows, with_unit(metric))
     summary = analysis.summaries[baseline]
     if math.isfinite(summary.mean) and baseline not in analysis.unranked:
@@ -111,12 +97,37 @@ def strip_figure(analysis: Analysis) -> Figure:
         if math.isfinite(summary.sd):
             low, high = summary.mean - summary.sd, summary.mean + summary.sd
             axes.axvspan(low, high, color=style.GRID, alpha=0.7, linewidth=0, zorder=0)
-    if metric == stored(metric) and (bound := analysis.upper_bound) is not None:
+    bound = analysis.upper_bound
+    if metric == stored(metric) and bound is not None:
         axes.axvline(bound, color=style.INK, linewidth=1.1, linestyle=(0, (4, 3)), zorder=1)
-        axes.set_title(
-            f"dashed: upper bound of an encoder without positions, {bound:.3f}",
-            loc="left",
-            fontsize=9,
-            fontweight="normal",
-        )
+        title = UPPER_BOUND.format(bound=bound)
+        axes.set_title(title, loc="left", fontsize=9, fontweight="normal")
     return figure
+
+
+def _strip_row(analysis: Analysis, slug: str, colour: str) -> Row:
+    """Return the scores of a variant; without a mean and hollow if it is not ranked."""
+    metric = analysis.metric
+    summary = analysis.summaries[slug]
+    title = analysis.frames.by_slug[slug].title
+    points = []
+    for seed, score in sorted(analysis.frames.scores(slug, metric).items()):
+        points.append((score, f"{title}, seed {seed}: {show(score, metric)}"))
+    row = Row(
+        title,
+        "not ranked",
+        math.nan,
+        points=tuple(points),
+        colour=colour,
+        is_hollow=slug not in analysis.ranked,
+        is_baseline=slug == analysis.frames.baseline,
+    )
+    if slug in analysis.ranked:
+        row = replace(row, mean=summary.mean, low=summary.low, high=summary.high)
+        if summary.n:
+            row = replace(row, note=show(summary.mean, metric))
+    judged_metric = analysis.judged_on.get(slug)
+    if judged_metric:
+        mean = analysis.frames.summary(slug, judged_metric).mean
+        row = replace(row, note=f"{readable(judged_metric)} {show(mean, judged_metric)}")
+    return row

@@ -162,7 +162,7 @@ def small_verdicts(config: RunConfig, longest: Mapping[str, int]) -> dict[str, V
 def small_config(config: RunConfig) -> RunConfig:
     """Return a variant at small sizes; with its own width and heads where an entry requires them."""
     small = reduced(config)
-    if find_incompatibility(small, {}, current()) is None:
+    if find_incompatibility(small, {}) is None:
         return small
     return small.model_copy(update={"model": changed(config, model=_layers(small)).model})
 

@@ -77,7 +77,7 @@ def compatible_config(names: Mapping[str, Any]) -> tuple[RunConfig | None, str]:
     config = tiny_config(**names)
     # The last target token is a label only.
     longest = {"source": LONGEST[0], "target": (only_length(config) or LONGEST[1]) + 1}
-    reason = find_incompatibility(config, longest, current())
+    reason = find_incompatibility(config, longest)
     if reason is not None:
         return None, reason
     return config, ""

@@ -149,7 +149,7 @@ def _examine_recipe(entry: Registered, overrides: Sequence[str]) -> Examination:
     config = recipe_config(entry.name, overrides)
     subject = Subject(reduced(config))
     results = [(invariant, evaluate(invariant, subject)) for invariant in INVARIANTS]
-    return Examination(entry.label, tuple(results), find_pitfalls(config, current()))
+    return Examination(entry.label, tuple(results), find_pitfalls(config))
 
 
 def _examine_component(entry: Registered, verdicts: Verdicts) -> Examination:

@@ -162,8 +162,10 @@ def run(
         # The file does not identify an experiment with a label.
         target=loaded.name if name or isinstance(experiment, Mapping) else experiment,
         machine=Machine(chosen_launcher, chosen_device, workers, threads, timeout),
-        retraining=Retraining(fresh, retry, repair, stale, tuple(only)),
-        report=ReportRequest(reports_root, report, allow_partial),
+        retraining=Retraining(
+            fresh=fresh, retry=retry, repair=repair, stale=stale, only=tuple(only)
+        ),
+        report=ReportRequest(reports_root, wanted=report, allow_partial=allow_partial),
         loggers=CommandLoggers.chosen(loggers, root, log, tracking=tracking),
         command=command or "",
         log=log,

@@ -14,6 +14,7 @@ import torch
 from click.testing import CliRunner
 
 from headtohead.cli import main
+from headtohead.planning.schedule import decays_to_an_end, learning_rate
 from headtohead.plugin import Options, Positional
 from headtohead.plugins.reads import declared_paths
 from headtohead.plugins.registry import current
@@ -39,7 +40,7 @@ def blocks(kind: str) -> list[str]:
     return re.findall(rf"^```{kind}\n(.*?)^```$", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
 
 
-PLUGIN, CONTRACT, PYTHON_USE, STYLE, NETWORK, READS = blocks("python")
+PLUGIN, CONTRACT, PYTHON_USE, STYLE, NETWORK, SCHEDULE, READS = blocks("python")
 (PYPROJECT,) = blocks("toml")
 (MISTAKE,) = blocks("diff")
 (EXPECTED_OUTPUT,) = blocks("text")
@@ -107,6 +108,15 @@ def test_the_feed_forward_network_of_the_page_acts_on_each_token_alone() -> None
     assert "holds" in {
         verdict.state for key, verdict in verdicts.items() if "tokens-alone" in str(key)
     }
+
+
+@pytest.mark.usefixtures("own_registry")
+def test_the_schedule_of_the_page_falls_to_zero() -> None:
+    current().add_file(Path("linear.py"), SCHEDULE.encode())
+    train = tiny_config(train={"schedule": "linear", "steps": 100, "warmup_steps": 20}).train
+    rates = [learning_rate(train, step, 100) for step in (20, 60, 100)]
+    assert rates == pytest.approx([1e-3, 5e-4, 0])
+    assert decays_to_an_end(train)
 
 
 def test_the_sample_of_declared_reads_names_a_file_an_option_and_a_variable() -> None:

@@ -10,6 +10,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.planning.plan import Plan
 from headtohead.plugins.launcher import Launcher
 from headtohead.plugins.registry import registered
+from headtohead.schema.choices import PRECISIONS
 
 
 def make_launcher(name: str, values: Mapping[str, Any]) -> Launcher:
@@ -49,9 +50,9 @@ def refuse_precision(planned: Plan, device: str) -> None:
         return
     for variant in planned.variants:
         chosen = variant.config.train.precision
-        if chosen == "tf32":
+        if PRECISIONS[chosen].needs_cuda:
             raise HeadToHeadError(
-                f"{variant.slug}: train.precision 'tf32' requires a CUDA device; use train.precision: float32"
+                f"{variant.slug}: train.precision '{chosen}' requires a CUDA device; use train.precision: float32"
             )
         if chosen == "bfloat16" and precision.bfloat16_speed() < 1:
             raise HeadToHeadError(

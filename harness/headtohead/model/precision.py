@@ -10,6 +10,7 @@ from functools import cache
 import torch
 
 from headtohead.model.transformer import Transformer
+from headtohead.schema.choices import PRECISIONS, PrecisionName
 
 _SIZE = {"cpu": 384, "cuda": 4096}
 """Rows and columns of the measured products, which are large enough for the peak and small enough for a few ms."""
@@ -25,7 +26,10 @@ def matmul_precision(model: Transformer) -> AbstractContextManager[object]:
     precision, device = model.config.train.precision, model.target_embedding.weight.device
     if device.type == "cuda":
         torch.backends.cuda.matmul.fp32_precision = "tf32" if precision == "tf32" else "ieee"
-    return torch.autocast(device.type, torch.bfloat16) if precision == "bfloat16" else nullcontext()
+    factors = PRECISIONS[precision].factors
+    if factors == PRECISIONS[precision].weights:
+        return nullcontext()
+    return torch.autocast(device.type, getattr(torch, factors))
 
 
 @contextmanager
@@ -51,15 +55,14 @@ def bfloat16_speed() -> float:
 
 
 @cache
-def peak_flops(device: str, precision: str) -> float:
+def peak_flops(device: str, precision: PrecisionName) -> float:
     """Return the FLOP/s of large square products, measured in about 30 ms with the threads of this process.
 
     Args:
         device: Type of the device, ``cpu`` or ``cuda``.
         precision: Value of ``train.precision``; for tf32 after a call of `matmul_precision`.
     """
-    dtype = {"bfloat16": torch.bfloat16, "float64": torch.float64}.get(precision, torch.float32)
-    return _product_flops(dtype, device)
+    return _product_flops(getattr(torch, PRECISIONS[precision].factors), device)
 
 
 def _product_flops(dtype: torch.dtype, device: str) -> float:

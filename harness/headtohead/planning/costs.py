@@ -21,6 +21,7 @@ from headtohead.planning.pitfalls import find_pitfalls, is_order_invariant, padd
 from headtohead.planning.schedule import decays_to_an_end, evaluation_interval, planned_steps
 from headtohead.planning.variants import Variant
 from headtohead.plugins.launcher import gpu_memory, machine_memory
+from headtohead.schema.choices import PRECISIONS
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.experiment import ModelCounts, VariantRecord
 
@@ -191,7 +192,7 @@ def refuse_oversized(
         parameters = 2 * model.d_model * model.d_ff * networks
     is_training_everything = train.epochs != 0 and config.quirks.trainable is None
     copies = 4 if is_training_everything else 1
-    number_bytes = 8 if train.precision == "float64" else 4
+    number_bytes = PRECISIONS[train.precision].number_bytes
     needed = parameters * number_bytes * copies
     if needed > available:
         raise loaded.location("base", "model").error(

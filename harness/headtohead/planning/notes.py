@@ -49,17 +49,20 @@ def _incomplete_pairs(plan: Plan) -> Iterator[str]:
 
 
 def _reused_runs(plan: Plan) -> Iterator[str]:
-    number = sum(run.reused_from is not None for run in plan.runs)
-    if number:
-        yield f"{count_are(number, 'run')} reused from other experiments"
+    reused = [run for run in plan.runs if run.reused_from]
+    if reused:
+        yield f"{count_are(len(reused), 'run')} reused from other experiments"
 
 
 def _stale_runs(plan: Plan) -> Iterator[str]:
     stale = [run for run in plan.runs if run.stale]
-    if stale:
-        changes = {change for run in stale for change in run.stale}
-        subject = count_are(len(stale), "finished run")
-        yield f"{subject} STALE: {'; '.join(sorted(changes))}; retrain with --stale"
+    if not stale:
+        return
+    changes: set[str] = set()
+    for run in stale:
+        changes.update(run.stale)
+    subject = count_are(len(stale), "finished run")
+    yield f"{subject} STALE: {'; '.join(sorted(changes))}; retrain with --stale"
 
 
 def _several_data_sets(plan: Plan) -> Iterator[str]:
@@ -71,7 +74,8 @@ def _several_data_sets(plan: Plan) -> Iterator[str]:
         sections.append(dict(leaves(variant.config.data.model_dump(mode="json"))))
     differing = []
     for name in sections[0]:
-        if len({str(section.get(name)) for section in sections}) > 1:
+        values = {str(section.get(name)) for section in sections}
+        if len(values) > 1:
             differing.append(f"data.{name.removeprefix('options.')}")
     where = f", which differ in {listed(differing)}" if differing else ""
     yield f"{number} data sets{where}; the plan describes the baseline's"

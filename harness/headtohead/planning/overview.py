@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -31,7 +30,6 @@ NUMBERS = range(2, 8)
 MAX_NAMES = 12
 """Maximum number of variants that a line or a section names."""
 
-LEAK = "{leaky}split '{split}': {part}"
 LOOKS = (
     "seeds: {first}, then up to {last} until every contrast of the answer is decided; judged at {seeds} seeds, each "
     "look at a level of {level:.2g} % for {alpha:.2g} % over all looks; at most {runs} runs"
@@ -114,13 +112,11 @@ def _leaks(plan: Plan) -> Iterator[str]:
     """Yield which parts of the test and validation sets are in the training set."""
     data = plan.data.record
     if data["leak"] and data["split"] != NOTHING_HELD_OUT:
-        yield LEAK.format(
-            leaky="leaky " if data["leaky"] else "", split=data["split"], part=leaked_part(data)
-        )
+        split = "leaky split" if data["leaky"] else "split"
+        yield f"{split} '{data['split']}': {leaked_part(data)}"
     for leak in leaked_validation(data):
-        yield LEAK.format(
-            leaky="leaky " if leak.is_serious else "", split=data["split"], part=leak.clause
-        )
+        split = "leaky split" if leak.is_serious else "split"
+        yield f"{split} '{data['split']}': {leak.clause}"
 
 
 def _lines(plan: Plan) -> Iterator[str]:
@@ -140,13 +136,9 @@ def _lines(plan: Plan) -> Iterator[str]:
             alpha=100 * ALPHA,
             runs=trained * plan.looks.seeds[-1],
         )
-    by_state = Counter("reused" if run.reused_from else run.state.lower() for run in plan.runs)
-    states_shown = ", ".join(f"{number} {state}" for state, number in by_state.items())
     variants = counted(trained, "variant")
     seeds = counted(len(plan.design.seeds), "seed")
-    yield (
-        f"runs: {variants} × {seeds} = {len(plan.runs)}: {states_shown or 'none'}; {_remaining(plan)}"
-    )
+    yield f"runs: {variants} × {seeds} = {len(plan.runs)}: {_run_states(plan)}; {_remaining(plan)}"
     yield _steps_line(plan)
     if plan.remaining or (plan.tuning is not None and not plan.tuning.is_done):
         yield _time_line(plan)
@@ -155,12 +147,17 @@ def _lines(plan: Plan) -> Iterator[str]:
 def _data_line(plan: Plan) -> str:
     """Return the dataset of the baseline with its numbers of examples and tokens."""
     data = plan.data.record
-    counts = " / ".join(f"{number:,}" for number in data["counts"].values())
-    tokens = " / ".join(f"{number:,}" for number in data["vocabulary"].values())
+    counts = _numbers(data["counts"].values(), " / ")
+    tokens = _numbers(data["vocabulary"].values(), " / ")
     return (
         f"data: {data['dataset']}, split {data['split']}, {counts} {examples_of(data)} (train / valid / test), "
         f"{tokens} vocabulary tokens, data_hash {data['data_hash'][:8]}"
     )
+
+
+def _numbers(numbers: Iterable[int], separator: str) -> str:
+    """Return numbers with separators of thousands."""
+    return separator.join(f"{number:,}" for number in numbers)
 
 
 def _tuning_lines(tuning: Tuning) -> Iterator[str]:
@@ -190,6 +187,17 @@ def _tuning_progress(tuning: Tuning) -> str:
         number = counted(len(tuning.without_result), "run")
         return f"{number} missing, chosen by the losses of the last plan; h2h run trains the missing runs first"
     return f"{counted(len(tuning.plan.remaining), 'run')} remaining, more if a best value is at the edge"
+
+
+def _run_states(plan: Plan) -> str:
+    """Return the number of runs by state; those of other experiments are "reused"."""
+    numbers: dict[str, int] = {}
+    for run in plan.runs:
+        state = "reused" if run.reused_from else run.state.lower()
+        numbers[state] = numbers.get(state, 0) + 1
+    if not numbers:
+        return "none"
+    return ", ".join(f"{number} {state}" for state, number in numbers.items())
 
 
 def _remaining(plan: Plan) -> str:
@@ -256,7 +264,7 @@ def _ends(numbers: Iterable[int]) -> str:
     """Return the smallest and the largest number, once if they are equal."""
     ordered = sorted(numbers)
     ends = dict.fromkeys((ordered[0], ordered[-1]))
-    return " to ".join(f"{number:,}" for number in ends)
+    return _numbers(ends, " to ")
 
 
 def _row(plan: Plan, variant: PlannedVariant) -> tuple[str, ...]:

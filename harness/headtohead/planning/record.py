@@ -133,18 +133,18 @@ def _data_files(plan: Plan) -> dict[str, str]:
 def _compared_entries(plan: Plan) -> tuple[EntryRecord, ...]:
     """Return the plugin entries of the roles in which the variants differ, with the entries that these combine."""
     used = [_used_entries(variant.config) for variant in plan.variants]
-    has_equal_roles = len({len(entries) for entries in used}) == 1
-    by_role = zip(*used, strict=True) if has_equal_roles else used
-    compared: dict[tuple[str, str], None] = {}
+    numbers = {len(entries) for entries in used}
+    by_role = zip(*used, strict=True) if len(numbers) == 1 else used
+    records: dict[tuple[str, str], EntryRecord] = {}
     for entries in by_role:
-        if len(set(entries)) > 1:
-            for family, names in entries:
-                compared |= dict.fromkeys((family, name) for name in names)
-    records = []
-    for family, name in compared:
-        summary = current().find(family, name).entry.summary()
-        records.append(EntryRecord(family=family, name=name, summary=summary))
-    return tuple(records)
+        if len(set(entries)) == 1:
+            continue
+        for family, names in entries:
+            for name in names:
+                summary = current().find(family, name).entry.summary()
+                record = EntryRecord(family=family, name=name, summary=summary)
+                records.setdefault((family, name), record)
+    return tuple(records.values())
 
 
 def _used_entries(config: RunConfig) -> list[tuple[str, tuple[str, ...]]]:

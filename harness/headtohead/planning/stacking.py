@@ -14,6 +14,7 @@ from headtohead.model.members import shape
 from headtohead.planning.compatibility import longest_sequences
 from headtohead.plugins.launcher import Launcher, cpu_cores
 from headtohead.plugins.registry import current, registered
+from headtohead.schema.choices import PRECISIONS
 from headtohead.schema.roles import Role
 from headtohead.schema.run_config import RunConfig
 
@@ -272,4 +273,4 @@ def _target_words(plan: Plan, run: PlannedRun) -> int:
 
 
 def _number_bytes(config: RunConfig) -> int:
-    return 8 if config.train.precision == "float64" else 4
+    return PRECISIONS[config.train.precision].number_bytes

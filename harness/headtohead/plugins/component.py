@@ -42,7 +42,9 @@ class Geometry:
     @property
     def output_heads(self) -> int:
         """Heads that are concatenated and projected: ``mixed_heads``, by default ``heads``."""
-        return self.heads if self.mixed_heads is None else self.mixed_heads
+        if self.mixed_heads is None:
+            return self.heads
+        return self.mixed_heads
 
     @property
     def value_heads(self) -> int:
@@ -277,19 +279,16 @@ def require_members(entry: Entry, attributes: bool = True) -> None:
         file = shown_path(inspect.getfile(type(entry)))
     except (OSError, TypeError):  # a class of a notebook cell
         file = type(entry).__module__
-    where, remedy = (
-        f"{file}: {type(entry).__name__}.",
-        "create it in mask, which has no other state",
-    )
+    where = f"{file}: {type(entry).__name__}."
+    remedy = "create it in mask, which has no other state"
     if isinstance(entry, nn.Module):
         remedy = "create it in build with self.parameter, self.buffer or self.constant"
-    for path, module in entry.named_modules() if isinstance(entry, nn.Module) else [("", entry)]:
-        for name, value in vars(module).items() if attributes else ():
-            if name not in _OF_MODULES and _has_tensors(value):
-                name = f"{path}.{name}" if path else name
-                raise HeadToHeadError(
-                    f"{where}{name} holds a tensor or module that is not registered; {remedy}"
-                )
+    if attributes:
+        name = _unregistered(entry)
+        if name is not None:
+            raise HeadToHeadError(
+                f"{where}{name} holds a tensor or module that is not registered; {remedy}"
+            )
     if not isinstance(entry, nn.Module):
         return
     for name, tensor in (*entry.named_parameters(), *entry.named_buffers()):
@@ -297,11 +296,27 @@ def require_members(entry: Entry, attributes: bool = True) -> None:
             raise HeadToHeadError(
                 f"{where}{name} is a plain tensor without a member axis; {remedy}"
             )
-        is_valid = (
-            tensor.detach().isfinite() if isinstance(tensor, nn.Parameter) else ~tensor.isnan()
-        )
-        if not tensor.is_meta and not bool(is_valid.all()):
+        if not tensor.is_meta and not _is_valid_start(tensor):
             raise HeadToHeadError(f"{where}{name} has NaN or infinite numbers at initialisation")
+
+
+def _unregistered(entry: Entry) -> str | None:
+    """Return the name of a plain attribute with a tensor or a module, of the object or its modules, or None."""
+    objects: list[tuple[str, object]] = [("", entry)]
+    if isinstance(entry, nn.Module):
+        objects = list(entry.named_modules())
+    for path, part in objects:
+        for name, value in vars(part).items():
+            if name not in _OF_MODULES and _has_tensors(value):
+                return f"{path}.{name}".lstrip(".")
+    return None
+
+
+def _is_valid_start(tensor: Tensor) -> bool:
+    """Return whether a parameter is finite, or a buffer, which may hold infinite scores, has no NaN."""
+    if isinstance(tensor, nn.Parameter):
+        return bool(tensor.detach().isfinite().all())
+    return not bool(tensor.isnan().any())
 
 
 _OF_MODULES = frozenset(vars(nn.Module()))
@@ -310,8 +325,10 @@ _OF_MODULES = frozenset(vars(nn.Module()))
 
 def _has_tensors(value: object) -> bool:
     """Return whether a value is a tensor or module, or a nested list, tuple, set or dictionary with one."""
-    if isinstance(value, dict | list | tuple | set):
-        return any(map(_has_tensors, value.values() if isinstance(value, dict) else value))
+    if isinstance(value, dict):
+        return any(_has_tensors(item) for item in value.values())
+    if isinstance(value, list | tuple | set):
+        return any(_has_tensors(item) for item in value)
     return isinstance(value, Tensor | nn.Module)
 
 

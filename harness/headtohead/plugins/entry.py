@@ -136,4 +136,5 @@ class Entry:
     def summary(cls) -> str:
         """Return the first line of the docstring of the class, else of its module."""
         text = cls.__dict__.get("__doc__") or inspect.getdoc(inspect.getmodule(cls)) or ""
-        return text.strip().splitlines()[0] if text.strip() else ""
+        lines = text.strip().splitlines()
+        return lines[0] if lines else ""

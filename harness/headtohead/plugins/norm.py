@@ -32,12 +32,12 @@ class Norm(Component):
 
     def build(self) -> None:
         """Create ``weight``, the gain, as ones, and ``bias`` as zeros or None, both ``[member, 1, d_model]``."""
-        width, has_bias = self.context.d_model, self.has_bias and self.context.model.bias
+        width = self.context.d_model
         # Numbers from the generator would change the weights that are initialised afterwards.
         self.weight = self.parameter(1, width, init=lambda out, generator: out.fill_(1.0))
-        self.bias = (
-            self.parameter(1, width, init=lambda out, generator: out.zero_()) if has_bias else None
-        )
+        self.bias = None
+        if self.has_bias and self.context.model.bias:
+            self.bias = self.parameter(1, width, init=lambda out, generator: out.zero_())
 
     def normalise(self, x: Tensor) -> Tensor:
         """Return the normalised tokens before gain and bias.
@@ -54,8 +54,6 @@ class Norm(Component):
         """Return the normalised tokens times the gain, plus the bias."""
         normed = self.normalise(x)
         require_like(self, "normalise", normed, x, "member tokens d_model")
-        return (
-            normed * self.weight
-            if self.bias is None
-            else torch.addcmul(self.bias, normed, self.weight)
-        )
+        if self.bias is None:
+            return normed * self.weight
+        return torch.addcmul(self.bias, normed, self.weight)

@@ -58,7 +58,9 @@ def declared_paths(entry: type[Entry], options: Options) -> dict[str, Path | Non
     folder = reads_folder(entry)
     paths: dict[str, Path | None] = {}
     for name in _names(entry, options):
-        paths[name] = None if is_variable(name) else folder / Path(name).expanduser()
+        paths[name] = None
+        if not is_variable(name):
+            paths[name] = folder / Path(name).expanduser()
     return paths
 
 
@@ -68,7 +70,9 @@ def reads_folder(entry: type[Entry]) -> Path:
     if owner is Entry:
         owner = entry
     file = getattr(sys.modules.get(owner.__module__), "__file__", None)
-    return Path(file).absolute().parent if file else Path.cwd()
+    if not file:
+        return Path.cwd()
+    return Path(file).absolute().parent
 
 
 def is_variable(name: str) -> bool:
@@ -78,7 +82,9 @@ def is_variable(name: str) -> bool:
 
 def option_of(name: str) -> str | None:
     """Return the option in which ``{option}`` has its paths, or None for another name."""
-    return name[1:-1] if name.startswith("{") and name.endswith("}") else None
+    if name.startswith("{") and name.endswith("}"):
+        return name[1:-1]
+    return None
 
 
 def _names(entry: type[Entry], options: Options) -> Iterator[str]:
@@ -108,7 +114,8 @@ def _read(entry: type[Entry], name: str, path: Path | None) -> Read:
 def code_name(entry: type[Entry]) -> str:
     """Return file and class of an entry for messages, such as ``near.py: Near``."""
     file = getattr(sys.modules.get(entry.__module__), "__file__", None)
-    return f"{shown_path(file) if file else entry.__module__}: {entry.__name__}"
+    where = shown_path(file) if file else entry.__module__
+    return f"{where}: {entry.__name__}"
 
 
 def variable_sha256(name: str) -> str:

@@ -39,15 +39,17 @@ def source_name(entry: type, project: Path) -> str | None:
 
 def name_in_project(path: Path, project: Path) -> str:
     """Return ``./`` and the path in the project of an absolute path, or the path if it is outside."""
-    return (
-        f"./{path.relative_to(project).as_posix()}" if path.is_relative_to(project) else str(path)
-    )
+    if path.is_relative_to(project):
+        return f"./{path.relative_to(project).as_posix()}"
+    return str(path)
 
 
 def source_file(name: str, project: Path) -> Path | None:
     """Return the file of a name of `source_name`, or None if there is no such file here."""
     path = module_file(name) if MODULE.fullmatch(name) else project / name
-    return path if path is not None and path.is_file() else None
+    if path is None or not path.is_file():
+        return None
+    return path
 
 
 def source_sha256(file: Path) -> str:
@@ -60,26 +62,33 @@ def source_sha256(file: Path) -> str:
     package = package_folder(file)
     if package is not None and package.name in OWN:
         return files.sha256(file)
-    found: dict[Path, str] = {}
+    hashes: dict[Path, str] = {}
     waiting = [file]
     while waiting:
-        if (path := waiting.pop()) not in found:
-            content = path.read_bytes()
-            found[path] = hashlib.sha256(content).hexdigest()
-            others = [
-                other.resolve() for name in _imports(content) if (other := _imported(name, path))
-            ]
-            waiting += [
-                other for other in others if not _is_installed(other) or package in other.parents
-            ]
-    first, *rest = found.values()
-    return hashlib.sha256(" ".join([first, *sorted(rest)]).encode()).hexdigest() if rest else first
+        path = waiting.pop()
+        if path in hashes:
+            continue
+        content = path.read_bytes()
+        hashes[path] = hashlib.sha256(content).hexdigest()
+        for name in _imports(content):
+            imported = _imported(name, path)
+            if imported is None:
+                continue
+            imported = imported.resolve()
+            if not _is_installed(imported) or package in imported.parents:
+                waiting.append(imported)
+    own_hash, *other_hashes = hashes.values()
+    if not other_hashes:
+        return own_hash
+    return hashlib.sha256(" ".join([own_hash, *sorted(other_hashes)]).encode()).hexdigest()
 
 
 def package_folder(file: Path) -> Path | None:
     """Return the folder of the top-level package of a file, if it has one."""
     packages = [folder for folder in file.parents if (folder / "__init__.py").is_file()]
-    return packages[-1] if packages else None
+    if not packages:
+        return None
+    return packages[-1]
 
 
 def _is_installed(file: Path) -> bool:
@@ -90,18 +99,23 @@ def _is_installed(file: Path) -> bool:
 
 def _imported(name: str, file: Path) -> Path | None:
     """Return the file of a module that a file imports, or None if it is headtohead's or there is none."""
-    own = name.lstrip(".")
-    if level := len(name) - len(own):
-        return _module_in(file.parents[level - 1], own.split("."))
-    if own.partition(".")[0] in OWN:
+    absolute = name.lstrip(".")
+    level = len(name) - len(absolute)
+    if level:
+        return _module_in(file.parents[level - 1], absolute.split("."))
+    if absolute.partition(".")[0] in OWN:
         return None
-    return _module_in(file.parent, own.split(".")) or module_file(own)
+    return _module_in(file.parent, absolute.split(".")) or module_file(absolute)
 
 
 def _module_in(folder: Path, parts: Sequence[str]) -> Path | None:
     """Return the file of a module of a folder, or None if there is none."""
-    paths = Path(folder, *parts[:-1], f"{parts[-1]}.py"), Path(folder, *parts, "__init__.py")
-    return next(filter(Path.is_file, paths), None)
+    module = Path(folder, *parts[:-1], f"{parts[-1]}.py")
+    package = Path(folder, *parts, "__init__.py")
+    for path in (module, package):
+        if path.is_file():
+            return path
+    return None
 
 
 def _imports(content: bytes) -> Iterator[str]:
@@ -116,7 +130,9 @@ def _imports(content: bytes) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom):
             module = "." * node.level + (node.module or "")
             yield module
-            yield from (f"{module}{'.' if node.module else ''}{alias.name}" for alias in node.names)
+            prefix = f"{module}." if node.module else module
+            for alias in node.names:
+                yield prefix + alias.name
 
 
 def module_file(name: str) -> Path | None:
@@ -126,9 +142,12 @@ def module_file(name: str) -> Path | None:
         spec = importlib.util.find_spec(package)
     except ValueError:  # a module that was not imported, such as __main__
         return None
-    if spec is None or not parts:
-        return Path(spec.origin) if spec is not None and spec.has_location and spec.origin else None
-    found = (
-        _module_in(Path(location), parts) for location in spec.submodule_search_locations or ()
-    )
-    return next(filter(None, found), None)
+    if spec is None:
+        return None
+    if not parts:
+        return Path(spec.origin) if spec.has_location and spec.origin else None
+    for location in spec.submodule_search_locations or ():
+        path = _module_in(Path(location), parts)
+        if path is not None:
+            return path
+    return None

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
+from headtohead.schema.choices import OptimizerName, PrecisionName
 from headtohead.schema.sections import (
     ConfigSection,
     FilePath,
@@ -364,7 +365,7 @@ class TrainConfig(OmittingSection):
     batch_size: int | None = Field(None, ge=1, le=10**6)
     """sentences of a shuffled batch, instead of batch_tokens"""
 
-    optimizer: Literal["adam", "adamw", "muon"] = "adamw"
+    optimizer: OptimizerName = "adamw"
     """adamw: decoupled weight decay; muon: orthogonalised momentum for the linear maps of attention and feed-forward
     networks, with the root mean square of AdamW's updates, so that lr and weight_decay have the sizes of AdamW; adamw
     for the other parameters, also for matrices that an attention style adds or replaces, such as those of
@@ -410,7 +411,7 @@ class TrainConfig(OmittingSection):
     evaluate_every: int | None = Field(None, ge=1, le=MAX_STEPS)
     """steps between evaluations; default: a tenth of the steps"""
 
-    precision: Literal["float32", "tf32", "bfloat16", "float64"] = "float32"
+    precision: PrecisionName = "float32"
     """tf32: float32 with factors of matrix products rounded to 10 bits, on CUDA only; bfloat16: matrix products with
     bfloat16 factors; weights, sums, norms and losses stay float32, and on a processor attention over at most 24 x 24
     positions does too. h2h doctor measures whether bfloat16 products are faster on a processor"""

@@ -24,6 +24,7 @@ from headtohead.model.loss import backward_loss
 from headtohead.model.members import same_or_each
 from headtohead.model.transformer import Transformer
 from headtohead.planning.schedule import evaluation_interval, planned_steps
+from headtohead.schema.choices import PRECISIONS
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.metrics import higher_is_better
 from headtohead.storage.stack import ResumePoints
@@ -146,7 +147,7 @@ class StackTraining:
         self.on_progress = on_progress
         self.saving = saving
         self.num_microbatches = num_microbatches
-        dtype = torch.float64 if self.train.precision == "float64" else torch.float32
+        dtype = getattr(torch, PRECISIONS[self.train.precision].weights)
         self.model = Transformer(
             config, seeds, len(data.source_vocabulary), len(data.target_vocabulary), configs
         ).to(device, dtype)

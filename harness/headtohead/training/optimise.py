@@ -18,6 +18,7 @@ from headtohead.model.members import PerMember, index_tensor
 from headtohead.model.transformer import Transformer
 from headtohead.planning.schedule import learning_rate
 from headtohead.plugins.component import takes_weight_decay
+from headtohead.schema.choices import OPTIMIZERS
 from headtohead.schema.run_config import ModelPart, TrainConfig
 
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
@@ -52,7 +53,7 @@ class StackOptimizer:
         owned: dict[Tensor, tuple[int, ...]] = {}
         self._matrices: dict[Tensor, tuple[int, ...]] = {}
         """With Muon, the updated tensors of linear maps, and the widths of the maps side by side in them."""
-        muon = trains[0].optimizer == "muon"
+        muon = OPTIMIZERS[trains[0].optimizer].orthogonalises
         layers = [
             own for own in model.named_modules() if muon and isinstance(own[1], StackedLinear)
         ]
@@ -139,7 +140,7 @@ class StackOptimizer:
             steps,
             fused=True,
             capturable=self.capturable,
-            decoupled_weight_decay=first.optimizer != "adam",
+            decoupled_weight_decay=OPTIMIZERS[first.optimizer].decouples_decay,
             amsgrad=False,
             beta1=first.betas[0],
             beta2=first.betas[1],

@@ -31,6 +31,8 @@ def without_working_directory() -> Iterator[None]:
     try:
         yield
     finally:
-        for name in SAFE_PATH.keys() - before:
-            del os.environ[name]
-        os.environ.update({name: before[name] for name in SAFE_PATH.keys() & before})
+        for name in SAFE_PATH:
+            if name in before:
+                os.environ[name] = before[name]
+            else:
+                del os.environ[name]

@@ -90,15 +90,17 @@ def similar_file(path: Path, *endings: str) -> str:
     if path.is_symlink():
         return f"; it is a link to '{path.readlink()}', which does not exist"
     folder = next((parent for parent in path.parents if parent.is_dir()), Path())
-    files = itertools.islice(
-        (file for pattern in ("*", "*/*") for file in folder.glob(pattern)), MAX_FILES
-    )
+    candidates = itertools.chain(folder.glob("*"), folder.glob("*/*"))
+    files = itertools.islice(candidates, MAX_FILES)
     nearest_last = sorted(files, key=lambda file: (len(file.parts), file), reverse=True)
-    by_stem = {
-        file.stem: file for file in nearest_last if file.suffix in (endings or (path.suffix,))
-    }
-    close = by_stem.get(closest(path.stem, by_stem))
-    return f"; did you mean '{close}'?" if close else ""
+    by_stem: dict[str, Path] = {}
+    for file in nearest_last:
+        if file.suffix in (endings or (path.suffix,)):
+            by_stem[file.stem] = file
+    stem = closest(path.stem, by_stem)
+    if stem not in by_stem:
+        return ""
+    return f"; did you mean '{by_stem[stem]}'?"
 
 
 def describe(error: BaseException, *packages: Collection[str]) -> str:
@@ -109,21 +111,19 @@ def describe(error: BaseException, *packages: Collection[str]) -> str:
         packages: Collections of top-level modules, such as those of plugins. The location is the innermost frame
             of the first collection that has a frame in the traceback, else of headtohead.
     """
-    frames = [
-        (frame.f_globals.get("__name__", "").partition(".")[0], frame, line)
-        for frame, line in traceback.walk_tb(error.__traceback__)
-    ]
     text = f"{type(error).__name__}: {error}"
-    if isinstance(
-        error, SyntaxError
-    ):  # its text has file and line, and its frames are those of the import
-        return " ".join(text.split())
-    for modules in (*packages, ["headtohead"]):
-        inside = [(frame, line) for package, frame, line in frames if package in modules]
-        if inside:
-            frame, line = inside[-1]
-            text += f" ({shown_path(frame.f_code.co_filename)}:{line})"
-            break
+    # The text of a SyntaxError has file and line, and its frames are those of the import.
+    if not isinstance(error, SyntaxError):
+        locations: dict[str, str] = {}  # the innermost of each package
+        for frame, line in traceback.walk_tb(error.__traceback__):
+            package, _, _ = frame.f_globals.get("__name__", "").partition(".")
+            locations.pop(package, None)
+            locations[package] = f" ({shown_path(frame.f_code.co_filename)}:{line})"
+        for modules in (*packages, ["headtohead"]):
+            inside = [location for package, location in locations.items() if package in modules]
+            if inside:
+                text += inside[-1]
+                break
     return " ".join(text.split())
 
 
@@ -133,9 +133,13 @@ def first_line(error: Exception) -> str:
     >>> first_line(RuntimeError("kernel raised:\\nno C compiler\\nat line 3"))
     'RuntimeError: kernel raised: no C compiler'
     """
+    name = type(error).__name__
     lines = str(error).strip().splitlines()
-    first = lines[:2] if lines and lines[0].endswith(":") else lines[:1]
-    return ": ".join([type(error).__name__, " ".join(first)]) if first else type(error).__name__
+    if not lines:
+        return name
+    if lines[0].endswith(":"):
+        return f"{name}: {' '.join(lines[:2])}"
+    return f"{name}: {lines[0]}"
 
 
 def shown_path(path: Path | str) -> str:
@@ -157,9 +161,9 @@ def is_out_of_memory(error: BaseException) -> bool:
         return True
     if not isinstance(error, RuntimeError):
         return False
-    return (
-        type(error).__name__ == "OutOfMemoryError" or _OUT_OF_MEMORY.search(str(error)) is not None
-    )
+    if type(error).__name__ == "OutOfMemoryError":
+        return True
+    return _OUT_OF_MEMORY.search(str(error)) is not None
 
 
 def machine_limit(error: BaseException | None) -> str | None:

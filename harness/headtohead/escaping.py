@@ -28,7 +28,9 @@ def visible_values(value: Any) -> Any:
         return visible(value)
     if isinstance(value, Mapping):
         return {name: visible_values(inner) for name, inner in value.items()}
-    return [visible_values(inner) for inner in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [visible_values(inner) for inner in value]
+    return value
 
 
 class VisibleFormatter(logging.Formatter):
@@ -41,7 +43,9 @@ class VisibleFormatter(logging.Formatter):
 def markdown_code(text: object) -> str:
     """Return text as a Markdown code span, or escaped if it contains characters that end a span or a table cell."""
     plain = single_line(text)
-    return markdown_escape(plain) if re.search(r"[`|<]", plain) else f"`{plain}`"
+    if re.search(r"[`|<]", plain):
+        return markdown_escape(plain)
+    return f"`{plain}`"
 
 
 def safe_markdown(text: str) -> str:
@@ -49,8 +53,10 @@ def safe_markdown(text: str) -> str:
 
     Images become literal text. If an unsafe link remains, all links become literal text.
     """
-    shortened = text if len(text) <= MAX_MARKDOWN else f"{text[:MAX_MARKDOWN]}…"
-    source = visible(shortened).strip().replace("&", "&amp;").replace("<", "&lt;")
+    if len(text) > MAX_MARKDOWN:
+        text = f"{text[:MAX_MARKDOWN]}…"
+    source = visible(text).strip()
+    source = source.replace("&", "&amp;").replace("<", "&lt;")
     if _has_unsafe_targets(source):
         source = source.replace("![", "!&#91;")
     if _has_unsafe_targets(source):
@@ -61,10 +67,10 @@ def safe_markdown(text: str) -> str:
 
 def is_safe_link(target: str) -> bool:
     """Return whether a link is relative or has the scheme http, https or mailto."""
-    target = re.sub(
-        r"[\x00-\x20\x7f-\xa0]", "", target
-    )  # browsers ignore some of these characters in a scheme
-    scheme, colon, _ = re.split(r"[/?#\\]", target, maxsplit=1)[0].partition(":")
+    # Browsers ignore some of these characters in a scheme.
+    target = re.sub(r"[\x00-\x20\x7f-\xa0]", "", target)
+    before_path, *_ = re.split(r"[/?#\\]", target, maxsplit=1)
+    scheme, colon, _ = before_path.partition(":")
     if colon:
         return scheme.lower() in ("http", "https", "mailto")
     return re.match(r"[/\\]{2}", target) is None
@@ -76,12 +82,17 @@ def _has_unsafe_targets(markdown: str) -> bool:
     parser = MarkdownIt("commonmark", {"html": False})
     parser.validateLink = lambda url: True  # type: ignore[method-assign]
     environment: dict[str, Any] = {}
-    inline = [
-        child for token in parser.parse(markdown, environment) for child in token.children or ()
-    ]
-    targets = [str(token.attrGet("href")) for token in inline if token.type == "link_open"]
-    targets += [reference["href"] for reference in environment.get("references", {}).values()]
-    return any(token.type == "image" for token in inline) or not all(map(is_safe_link, targets))
+    """Return whether Markdown has an image, or a link that is not safe."""
+    targets: list[str] = []
+    for block in parser.parse(markdown, environment):
+        for token in block.children or ():
+            if token.type == "image":
+                return True
+            if token.type == "link_open":
+                targets.append(str(token.attrGet("href")))
+    for reference in environment.get("references", {}).values():
+        targets.append(reference["href"])
+    return not all(is_safe_link(target) for target in targets)
 
 
 _LATEX = {
@@ -93,6 +104,7 @@ _LATEX = {
     "\u00b7": r"\textperiodcentered{}",
     "\u00d7": r"$\times$", "\u2192": r"$\rightarrow$", "\u2264": r"$\leq$", "\u2265": r"$\geq$", "\u00a0": "~",
 }  # fmt: skip
+_LATEX_TABLE = str.maketrans(_LATEX)
 
 
 def latex_escape(text: object) -> str:
@@ -100,26 +112,26 @@ def latex_escape(text: object) -> str:
 
     Letters are unchanged. Those outside Latin need LuaLaTeX or XeLaTeX.
     """
-    escaped = "".join(
-        _LATEX.get(character, character) for character in single_line(text).replace("\t", " ")
-    )
+    line = single_line(text).replace("\t", " ")
+    escaped = line.translate(_LATEX_TABLE)
     return re.sub("-(?=-)", "-{}", escaped)  # a sequence of hyphens is a dash
 
 
 def spreadsheet_text(text: str) -> str:
     """Return the text of a CSV cell, with an apostrophe in front if a spreadsheet would evaluate it as a formula."""
     # Excel also accepts the full-width forms.
-    is_formula = text.startswith(tuple("=+-@\t\r\n＝＋－＠")) and not _PLAIN_NUMBER.fullmatch(text)
-    return f"'{text}" if is_formula else text
+    if text.startswith(tuple("=+-@\t\r\n＝＋－＠")) and not _PLAIN_NUMBER.fullmatch(text):
+        return f"'{text}"
+    return text
 
 
 def content_policy(*scripts: str) -> str:
     """Return the Content-Security-Policy of a page that loads nothing and executes only these inline scripts."""
-    digests = (
-        base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
-        for script in scripts
-    )
-    allowed = " ".join(f"'sha256-{digest}'" for digest in digests) or "'none'"
+    sources = []
+    for script in scripts:
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest())
+        sources.append(f"'sha256-{digest.decode('ascii')}'")
+    allowed = " ".join(sources) or "'none'"
     return (
         f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
         "base-uri 'none'; form-action 'none'"

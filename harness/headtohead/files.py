@@ -61,13 +61,16 @@ def remove_leftovers(folder: Path) -> None:
     for parent, _, names in os.walk(folder):
         for name in names:
             if name.startswith(".") and name.endswith(TEMPORARY):
-                with (
-                    suppress(OSError),
-                    open(os.open(Path(parent, name), os.O_NOFOLLOW | os.O_NONBLOCK)) as file,
-                ):
-                    if os.fstat(file.fileno()).st_uid == os.geteuid():
-                        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                        Path(parent, name).unlink()
+                with suppress(OSError):
+                    _remove_unlocked(Path(parent, name))
+
+
+def _remove_unlocked(path: Path) -> None:
+    """Remove a file of this user; the file of another user stays, and a locked file raises OSError."""
+    with open(os.open(path, os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
+        if os.fstat(file.fileno()).st_uid == os.geteuid():
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
 
 
 def read_json(path: Path) -> Any:
@@ -85,11 +88,15 @@ def last_line(path: Path) -> str:
     """Return the last line of a log, or ``no message``."""
     try:
         with opened(path) as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - 10_000))
-            lines = str(file.read(), "utf-8", "replace").strip().splitlines()
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - 10_000))
+            end = str(file.read(), "utf-8", "replace")
     except (FileNotFoundError, HeadToHeadError):
-        lines = []
-    return lines[-1].strip() if lines else "no message"
+        return "no message"
+    lines = end.strip().splitlines()
+    if not lines:
+        return "no message"
+    return lines[-1].strip()
 
 
 def append_lines(path: Path, records: list[Mapping[str, Any]]) -> None:
@@ -100,7 +107,8 @@ def append_lines(path: Path, records: list[Mapping[str, Any]]) -> None:
         with open(descriptor, "wb") as handle:
             size = os.fstat(descriptor).st_size
             # A line that a crash left incomplete must not absorb the next line.
-            incomplete = size and os.pread(descriptor, 1, size - 1) != b"\n"
-            handle.write((("\n" if incomplete else "") + text).encode())
+            if size and os.pread(descriptor, 1, size - 1) != b"\n":
+                text = "\n" + text
+            handle.write(text.encode())
             handle.flush()
             os.fsync(descriptor)

@@ -12,8 +12,10 @@ from pathlib import Path
 from headtohead.errors import HeadToHeadError
 from headtohead.escaping import VisibleFormatter
 
-LEVEL, FILE = "H2H_LOG_LEVEL", "H2H_LOG_FILE"
-"""Environment variables that pass the settings to workers."""
+LEVEL = "H2H_LOG_LEVEL"
+"""Environment variable that passes the level to workers."""
+FILE = "H2H_LOG_FILE"
+"""Environment variable that passes the log file to workers."""
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s[%(process)d]: %(message)s"
 _LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
@@ -42,12 +44,12 @@ def environment() -> Mapping[str, str]:
 
 def configure_worker() -> None:
     """Log as the parent does; standard error of a worker is its file worker.log."""
-    if LEVEL in os.environ:
-        logging.raiseExceptions = (
-            False  # a full disk must not add lines to worker.log, whose last line is the reason
-        )
-        file = os.environ.get(FILE)
-        _set_handlers(int(os.environ[LEVEL]), Path(file) if file else None)
+    if LEVEL not in os.environ:
+        return
+    # A full disk must not add lines to worker.log, whose last line is the reason.
+    logging.raiseExceptions = False
+    file = os.environ.get(FILE)
+    _set_handlers(int(os.environ[LEVEL]), Path(file) if file else None)
 
 
 def traceback_file(error: BaseException) -> str | None:
@@ -74,8 +76,9 @@ def _set_handlers(level: int, file: Path | None) -> None:
     logger.setLevel(level if file is None else min(level, logging.INFO))
     if file is None and level == logging.WARNING:
         return  # Python prints warnings if a logger has no handler
-    handlers: list[logging.Handler] = [logging.StreamHandler()]
-    handlers[0].setLevel(level)
+    to_standard_error = logging.StreamHandler()
+    to_standard_error.setLevel(level)
+    handlers: list[logging.Handler] = [to_standard_error]
     if file is not None:
         try:
             handlers.append(logging.FileHandler(file, encoding="utf-8", errors="backslashreplace"))

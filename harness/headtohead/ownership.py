@@ -37,9 +37,12 @@ def claim(folder: Path, names: Iterable[str]) -> None:
 
 def adopt(folder: Path, names: Iterable[str]) -> None:
     """List the present content of existing files in the manifest of a folder."""
-    _list(
-        folder, {name: files.sha256(folder / name) for name in names if (folder / name).is_file()}
-    )
+    contents: dict[str, str] = {}
+    for name in names:
+        path = folder / name
+        if path.is_file():
+            contents[name] = files.sha256(path)
+    _list(folder, contents)
 
 
 def write(folder: Path, contents: Mapping[str, bytes], advice: str) -> None:
@@ -50,7 +53,8 @@ def write(folder: Path, contents: Mapping[str, bytes], advice: str) -> None:
             The message ends with ``advice``.
     """
     refuse_foreign(folder, contents, advice)
-    _list(folder, {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()})
+    hashes = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+    _list(folder, hashes)
     for name, content in contents.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -65,22 +69,22 @@ def owned(folder: Path) -> set[str]:
 def foreign(folder: Path, names: Iterable[str]) -> list[str]:
     """Return those of the names that exist in a folder with a content that its manifest does not list."""
     listed = _listed(folder)
-    return sorted(
-        name for name in set(names) if not _is_owned(folder / name, listed.get(name, set()))
-    )
+    not_owned = []
+    for name in sorted(set(names)):
+        if not _is_owned(folder / name, listed.get(name, set())):
+            not_owned.append(name)
+    return not_owned
 
 
 def refuse_foreign(folder: Path, names: Iterable[str], advice: str) -> None:
     """Raise a `HeadToHeadError` that ends with ``advice`` if one of the names is `foreign`."""
-    found = foreign(folder, names)
-    if not found:
+    files_of_others = foreign(folder, names)
+    if not files_of_others:
         return
-    name = found[0]
-    reason = (
-        "was changed after headtohead wrote it"
-        if name in owned(folder)
-        else "was not written by headtohead"
-    )
+    name = files_of_others[0]
+    reason = "was not written by headtohead"
+    if name in owned(folder):
+        reason = "was changed after headtohead wrote it"
     raise HeadToHeadError(f"'{folder / name}' {reason}; {advice}")
 
 
@@ -92,13 +96,12 @@ def remove(folder: Path, names: Collection[str]) -> None:
         return
     kept = set(foreign(folder, removed))
     delete(folder, [folder / name for name in removed - kept])
-    left = [
-        _line(name, content)
-        for name in sorted(listed.keys() - removed)
-        for content in sorted(listed[name])
-    ]
-    if left:
-        files.write_text(folder / MANIFEST, "".join(json.dumps(line) + "\n" for line in left))
+    lines = []
+    for name in sorted(listed.keys() - removed):
+        for content in sorted(listed[name]):
+            lines.append(json.dumps(_line(name, content)) + "\n")
+    if lines:
+        files.write_text(folder / MANIFEST, "".join(lines))
     else:
         delete(folder, [folder / MANIFEST])
 
@@ -110,12 +113,10 @@ def delete(folder: Path, paths: Iterable[Path]) -> None:
     """
     for path in paths:
         relative = os.path.relpath(path, folder)
+        if relative.startswith(os.pardir) or not path.is_file():
+            continue
         parents = [folder / part for part in Path(relative).parents]
-        if (
-            relative.startswith(os.pardir)
-            or not path.is_file()
-            or any(map(Path.is_symlink, (path, *parents)))
-        ):
+        if any(part.is_symlink() for part in (path, *parents)):
             continue
         path.unlink()
         with suppress(OSError):  # not empty
@@ -127,11 +128,10 @@ def _list(folder: Path, contents: Mapping[str, str]) -> None:
     """Add contents by name to the manifest of a folder, except those that it lists."""
     folder.mkdir(parents=True, exist_ok=True)
     listed = _listed(folder)
-    new = [
-        _line(name, content)
-        for name, content in contents.items()
-        if content not in listed.get(name, set())
-    ]
+    new = []
+    for name, content in contents.items():
+        if content not in listed.get(name, set()):
+            new.append(_line(name, content))
     if new:
         files.append_lines(folder / MANIFEST, new)
 
@@ -146,14 +146,16 @@ def _listed(folder: Path) -> dict[str, set[str]]:
     for line in lines:
         with suppress(ValueError, KeyError, TypeError, AttributeError):
             record: dict[str, Any] = json.loads(line)
-            contents.setdefault(str(record["file"]), set()).add(
-                str(record.get("sha256", ANY_CONTENT))
-            )
+            name = str(record["file"])
+            content = str(record.get("sha256", ANY_CONTENT))
+            contents.setdefault(name, set()).add(content)
     return contents
 
 
 def _line(name: str, content: str) -> Mapping[str, Any]:
-    return {"file": name} if content == ANY_CONTENT else {"file": name, "sha256": content}
+    if content == ANY_CONTENT:
+        return {"file": name}
+    return {"file": name, "sha256": content}
 
 
 def _is_owned(path: Path, contents: set[str]) -> bool:

@@ -34,7 +34,6 @@ from headtohead.planning.notes import notes_of
 from headtohead.planning.plan import Plan
 from headtohead.planning.planner import Planner
 from headtohead.planning.replacing import dropped_note, find_replaced
-from headtohead.plugins.registry import current
 from headtohead.storage import states
 from headtohead.storage.existing import ExistingRuns
 from headtohead.storage.paths import inside
@@ -434,9 +433,7 @@ def _save_reference_points(study: Study) -> None:
     """Compute the reference points that an experiment lacks; a folder that cannot be written has none."""
     folder = study.plan.directory
     try:
-        save_reference_points(
-            folder, lambda config: prepare(config, cache_root(), registry=current())
-        )
+        save_reference_points(folder, lambda config: prepare(config, cache_root()))
     except DiskError as error:
         study.log(
             f"note: the report has no reference points; cannot write to '{folder}' ({error.strerror})"

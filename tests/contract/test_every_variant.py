@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(600)  # of the slow tier: the module starts ear
 REGISTRY = current()
 FAMILIES = ("positional", "attention", "masking")
 FACTORS = factors(REGISTRY)
-is_compatible = compatibility(REGISTRY)
+is_compatible = compatibility()
 PER_PAIR = {invariant.name for invariant in INVARIANTS} - PER_ENTRY
 
 
@@ -47,7 +47,7 @@ def unexpected(rows, attention, names):
     """Return the undeclared violations in the rows with a style."""
     found = {}
     for row in (row for row in rows if row["attention"] == attention):
-        subject = Subject(tiny_config(**choices(row, REGISTRY)))
+        subject = Subject(tiny_config(**choices(row)))
         for invariant in (invariant for invariant in INVARIANTS if invariant.name in names):
             verdict = invariant(subject)
             if verdict.state == "violated" and not verdict.cause:

@@ -35,7 +35,7 @@ def test_weights_that_are_not_a_number_violate_stacking(monkeypatch):
 @cache
 def rows():
     """Return rows with every entry; not computed during collection, which every worker repeats."""
-    return covering(FACTORS, compatibility(REGISTRY), size=1)
+    return covering(FACTORS, compatibility(), size=1)
 
 
 @pytest.fixture(scope="session")
@@ -47,9 +47,7 @@ def toy(tmp_path_factory):
 @case_table("attention", FACTORS["attention"], default=2)
 def test_member_of_a_stack_trains_as_its_run_in_a_stack_of_one(attention, toy):
     for row in (row for row in rows() if row["attention"] == attention):
-        config = tiny_config(
-            **choices(row, REGISTRY), decoder_layers=1, train={"batch_tokens": 128}
-        )
+        config = tiny_config(**choices(row), decoder_layers=1, train={"batch_tokens": 128})
         # A style for a fixed number of tokens gets sentences of that length.
         data = toy if only_length(config) is None else None
         verdict = a_member_trains_as_it_would_alone(Subject(config, seeds=(3, 1), data=data))

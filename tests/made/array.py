@@ -30,17 +30,15 @@ def factors(registry: Registry) -> dict[str, list[str]]:
     return {**families, "mask_value": list(MASK_VALUES), "role": list(ROLE_CHOICES)}
 
 
-def choices(row: Row, registry: Registry) -> Row:
+def choices(row: Row) -> Row:
     """Return the arguments of ``tiny_config`` for a row."""
     names = {name: value for name, value in row.items() if name != "role"}
     if row["role"] != ROLE_CHOICES[0] and "positional" in row:
-        names["positional"] = dict(role_variants("positional", row["positional"], registry))[
-            row["role"]
-        ]
+        names["positional"] = dict(role_variants("positional", row["positional"]))[row["role"]]
     return names
 
 
-def compatibility(registry: Registry) -> Callable[[Row], bool]:
+def compatibility() -> Callable[[Row], bool]:
     """Return a function that checks whether a row, or an incomplete row in some role, is a compatible configuration."""
     found: dict[str, bool] = {}
 
@@ -48,12 +46,10 @@ def compatibility(registry: Registry) -> Callable[[Row], bool]:
         if "role" not in row:
             return any(is_compatible(row | {"role": role}) for role in ROLE_CHOICES)
         # No entry is incompatible with a mask value.
-        names = {
-            name: value for name, value in choices(row, registry).items() if name != "mask_value"
-        }
+        names = {name: value for name, value in choices(row).items() if name != "mask_value"}
         key = str(sorted(names.items()))
         if key not in found:
-            found[key] = compatible_config(names, registry)[0] is not None
+            found[key] = compatible_config(names)[0] is not None
         return found[key]
 
     return is_compatible

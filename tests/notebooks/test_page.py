@@ -42,9 +42,9 @@ def attributes(page: Page, *names: str) -> list[str]:
 def measured(cache: Path) -> Callable[..., Any]:
     """Return a function that measures a notebook once, at a small size and without the file of notebook 3."""
 
-    def small_config(recipe: str, registry: Any) -> Any:
+    def small_config(recipe: str) -> Any:
         is_large = recipe in ("architecture-en-de", "tatoeba-en-es")
-        return recipe_config(recipe, registry, SMALL if is_large else [])
+        return recipe_config(recipe, SMALL if is_large else [])
 
     @functools.cache
     def measure(recipe: str) -> Any:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from headtohead.config.builder import resolve
-from headtohead.plugins.registry import current
 from headtohead.testing.checks.entries import recipe_config
 from headtohead_notebooks.pitfalls import MEASUREMENTS
 from headtohead_notebooks.pitfalls.case import Case
@@ -20,7 +19,7 @@ def recipe(cache: Path) -> Measure:
     """Return a function that measures a pitfall of a recipe."""
 
     def measure(pitfall: str, name: str, *overrides: str) -> dict[str, float]:
-        return MEASUREMENTS[pitfall](Case(recipe_config(name, current(), overrides), cache))
+        return MEASUREMENTS[pitfall](Case(recipe_config(name, overrides), cache))
 
     return measure
 

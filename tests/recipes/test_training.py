@@ -51,8 +51,8 @@ def training(file, tmp_path):
         "train.precision": "float64",
     }
     overrides = [f"{field}={value}" for field, value in chosen.items()]
-    config = recipe_config("tatoeba-en-es", current(), overrides)
-    prepared = data.prepare(config.data, tmp_path / "cache", registry=current())
+    config = recipe_config("tatoeba-en-es", overrides)
+    prepared = data.prepare(config.data, tmp_path / "cache")
     return StackTraining(config, [1], prepared, torch.device("cpu"))
 
 

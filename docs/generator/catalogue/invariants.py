@@ -33,11 +33,11 @@ def _incompatible_pairs() -> Iterator[tuple[str, str, str]]:
     """Yield attention, positional and reason of every pair that is incompatible, also in the decoder alone."""
     for attention in sorted(current().entries["attention"]):
         for positional in sorted(current().entries["positional"]):
-            decoder_only = dict(role_variants("positional", positional, current())).get(
+            decoder_only = dict(role_variants("positional", positional)).get(
                 "the decoder only", positional
             )
             reasons = [
-                compatible_config({"attention": attention, "positional": value}, current())[1]
+                compatible_config({"attention": attention, "positional": value})[1]
                 for value in (positional, decoder_only)
             ]
             if all(reasons):

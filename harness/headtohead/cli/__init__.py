@@ -2,9 +2,8 @@
 
 from headtohead.lazy_names import import_name
 
-TYPE_CHECKING = (
-    False  # true for type checkers; importing it from `typing` would delay the handling of Ctrl-C
-)
+# True for type checkers. Its import from `typing` would delay the handling of Ctrl-C.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from headtohead.cli.group import main as main

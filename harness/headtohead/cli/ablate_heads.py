@@ -64,28 +64,21 @@ def _directories(target: str, runs: Path) -> list[Path]:
 
 
 def _print(run_name: str, record: dict[str, Any]) -> None:
-    whole = ", ".join(f"{name} {value:.4g}" for name, value in record["whole"].items())
-    echo(f"{run_name}: {whole} with all heads")
-    effects = [(key, name) for key in ("without-one", "only-one") for name in record["whole"]]
-    words = {"without-one": "without", "only-one": "alone"}
-    rows = [
-        [
-            *(str(head[column]) for column in ("role", "layer", "head")),
-            *(f"{head[key][name]:+.4f}" for key, name in effects),
-            *(
-                f"{head[column]:.2f}" if column in head else "-"
-                for column in ("entropy", "distance")
-            ),
-        ]
-        for head in record["heads"]
-    ]
-    columns = [
-        "role",
-        "layer",
-        "head",
-        *(f"{name} {words[key]}" for key, name in effects),
-        "entropy",
-        "distance",
-    ]
+    """Print the scores with all heads, and a table of the effect of every head."""
+    scores = record["whole"]
+    listed = [f"{name} {value:.4g}" for name, value in scores.items()]
+    echo(f"{run_name}: {', '.join(listed)} with all heads")
+    columns = ["role", "layer", "head"]
+    columns += [f"{name} without" for name in scores]
+    columns += [f"{name} alone" for name in scores]
+    columns += ["entropy", "distance"]
+    rows = []
+    for head in record["heads"]:
+        row = [str(head[column]) for column in ("role", "layer", "head")]
+        for effects in (head["without-one"], head["only-one"]):
+            row += [f"{effects[name]:+.4f}" for name in scores]
+        for column in ("entropy", "distance"):
+            row.append(f"{head[column]:.2f}" if column in head else "-")
+        rows.append(row)
     print_table(columns, rows, right=range(1, len(columns)))
     echo()

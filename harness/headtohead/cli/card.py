@@ -146,7 +146,8 @@ def experiment_of(file: Path) -> tuple[str, str]:
     from headtohead.plugins.registry import use_files
     from headtohead.testing.checks.entries import find_entries
 
-    entries = find_entries((), [file], use_files([file]))
+    use_files([file])
+    entries = find_entries((), [file])
     if len(entries) != 1 or entries[0].family not in BASELINES:
         registered = listed([entry.label for entry in entries])
         families = listed(list(BASELINES))

@@ -82,8 +82,8 @@ def _examine_entries(
     from headtohead.testing.checks.entries import find_entries
     from headtohead.testing.checks.examination import Verdicts, examine
 
-    registry = load_plugins()
-    chosen = find_entries(names, click.get_current_context().meta["plugin_files"], registry)
+    load_plugins()
+    chosen = find_entries(names, click.get_current_context().meta["plugin_files"])
     if overrides and all(entry.family not in ("recipe", "dataset") for entry in chosen):
         raise HeadToHeadError(
             "--set applies to recipes, datasets and experiments only; name one of them"
@@ -93,7 +93,7 @@ def _examine_entries(
     verdicts: Verdicts = {}
     for entry in chosen:
         try:
-            examination = examine(entry, registry, cache_root(), overrides, verdicts)
+            examination = examine(entry, cache_root(), overrides, verdicts)
         except HeadToHeadError as error:
             if names or len(chosen) == 1:
                 raise

@@ -30,19 +30,20 @@ def command(only: tuple[str, ...], yes: bool, runs: Path) -> None:
     from headtohead.execution.cleaning import find_leftovers, remove
     from headtohead.storage.run_files import disk_usage, show_size
 
-    leftovers = [
-        found for found in find_leftovers(runs, cache_root()) if found.kind in (only or KINDS)
-    ]
+    kinds = only or KINDS
+    leftovers = [folder for folder in find_leftovers(runs, cache_root()) if folder.kind in kinds]
     if not leftovers:
         echo("nothing to remove")
         return
-    sizes = [disk_usage(found.path)[0] for found in leftovers]
-    rows = [
-        [found.kind, show_size(n), str(found.path), found.reason]
-        for found, n in zip(leftovers, sizes, strict=True)
-    ]
+    total_size = 0
+    rows = []
+    for leftover in leftovers:
+        size, _ = disk_usage(leftover.path)
+        total_size += size
+        rows.append([leftover.kind, show_size(size), str(leftover.path), leftover.reason])
     print_table(["kind", "size", "path", "reason"], rows, right=(1,))
-    total = f"{len(leftovers)} folder{'s' * (len(leftovers) != 1)}, {show_size(sum(sizes))}"
+    noun = "folder" if len(leftovers) == 1 else "folders"
+    total = f"{len(leftovers)} {noun}, {show_size(total_size)}"
     if not yes and not sys.stdin.isatty():
         echo("", f"{total}; nothing was removed: add --yes")
         return

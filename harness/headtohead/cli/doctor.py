@@ -11,7 +11,9 @@ import click
 from headtohead.cli.options import load_plugins, plugin_option, runs_option
 from headtohead_judge.output import echo
 
-OK, WARN, FAIL = "ok", "warn", "fail"
+OK = "ok"
+WARN = "warn"
+FAIL = "fail"
 
 Diagnosis = tuple[str, str, str]
 """Level, subject and text of a printed line."""
@@ -47,40 +49,31 @@ def _diagnoses(runs: Path) -> Iterator[Diagnosis]:
     from headtohead.plugins.launcher import cpu_cores
 
     yield OK, "python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"
-    installed = {own.name: own.version for own in metadata.distributions()}
-    yield (
-        OK,
-        "packages",
-        ", ".join(f"{name} {installed[name]}" for name in PACKAGES if name in installed),
-    )
-    if missing := ", ".join(name for name in PACKAGES if name not in installed):
-        yield (
-            FAIL,
-            "packages",
-            f"not installed: {missing}; install headtohead with its dependencies",
-        )
+    versions = {package.name: package.version for package in metadata.distributions()}
+    installed = [f"{name} {versions[name]}" for name in PACKAGES if name in versions]
+    yield OK, "packages", ", ".join(installed)
+    missing = [name for name in PACKAGES if name not in versions]
+    if missing:
+        problem = f"not installed: {', '.join(missing)}; install headtohead with its dependencies"
+        yield FAIL, "packages", problem
     yield OK, "cpu", f"{cpu_cores()} cores, {torch.get_num_threads()} threads in torch"
     yield OK, "precision", f"{describe_bfloat16()} on this processor"
     if not torch.cuda.is_available():
         yield OK, "device", "cpu; no CUDA device"
     for number in range(torch.cuda.device_count()):
         properties = torch.cuda.get_device_properties(number)
-        yield (
-            OK,
-            f"cuda:{number}",
-            f"{properties.name}, {properties.total_memory / 1024**3:.0f} GiB",
-        )
+        memory = f"{properties.total_memory / 1024**3:.0f} GiB"
+        yield OK, f"cuda:{number}", f"{properties.name}, {memory}"
     try:
         entries = list(load_plugins().all())
     except HeadToHeadError as error:
         yield FAIL, "plugins", str(error)
     else:
-        others = sorted({entry.distribution for entry in entries} - {"headtohead"})
-        yield (
-            OK,
-            "plugins",
-            f"{len(entries)} entries{', external: ' * bool(others)}{', '.join(others)}",
-        )
+        external = sorted({entry.distribution for entry in entries} - {"headtohead"})
+        text = f"{len(entries)} entries"
+        if external:
+            text += f", external: {', '.join(external)}"
+        yield OK, "plugins", text
     yield _folder("runs folder", runs)
     yield _folder("data cache", cache_root())
     yield from _trackers(runs)
@@ -98,7 +91,11 @@ def _folder(subject: str, folder: Path) -> Diagnosis:
     except OSError as error:
         return FAIL, subject, f"cannot write to '{existing}': {error.strerror or error}"
     free = shutil.disk_usage(existing).free
-    level = FAIL if free < NO_SPACE else WARN if free < LOW_SPACE else OK
+    level = OK
+    if free < NO_SPACE:
+        level = FAIL
+    elif free < LOW_SPACE:
+        level = WARN
     return level, subject, f"'{folder}' is writable, {free / 1024**3:.1f} GiB free"
 
 

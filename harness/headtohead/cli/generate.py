@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +17,11 @@ from headtohead.cli.options import (
     runs_option,
 )
 from headtohead_judge.output import echo
+
+if TYPE_CHECKING:
+    from headtohead.execution.loaded import LoadedRun
+
+DEFAULT_TOKENS = 200
 
 
 @click.command("generate")
@@ -59,35 +65,49 @@ def command(
     loaded = load(run, runs=runs)
     examples = examples_of(loaded.record.data)
     is_text = examples == "blocks"
-    empty = [
-        number for number, own in enumerate(sentences, 1) if not (own if is_text else own.strip())
-    ]
-    if empty or not sentences:
-        name, example = (
-            ("prompt", "--prompt 'Once upon a time'") if is_text else ("sentence", '"I love you"')
-        )
-        problem = f"{name} {empty[0]} is empty" if empty else f"no {name} was given"
-        raise HeadToHeadError(f"{problem}; run h2h generate {run} {example}")
+    _refuse_empty(sentences, run, is_text)
     for sentence in sentences:
-        if unknown := loaded.unknown_words(sentence):
+        unknown = loaded.unknown_words(sentence)
+        if unknown:
             echo(f"note: not in the vocabulary: {', '.join(unknown)}", err=True)
+    options: dict[str, Any] = {"tokens": tokens, "temperature": temperature, "seed": seed}
+    chosen = {name: value for name, value in options.items() if value is not None}
     if examples == "sequences":
-        if any(value is not None for value in (tokens, temperature, seed)):
+        if chosen:
             raise HeadToHeadError(
                 "this run labels words of a sequence; leave out --tokens, --temperature, --seed"
             )
         for sentence in sentences:
             echo(loaded.label(sentence))
-        return
-    sampling = {"temperature": temperature, "seed": seed}
-    given: dict[str, Any] = {name: value for name, value in sampling.items() if value is not None}
-    if given or tokens is not None or is_text:
-        for sentence in sentences:
-            for line in loaded.continue_text(sentence, tokens or 200, **given).split("\n"):
-                echo(line)
-        return
+    elif chosen or is_text:
+        _continue(loaded, sentences, chosen)
+    else:
+        _translate(loaded, sentences)
+
+
+def _continue(loaded: LoadedRun, sentences: Sequence[str], options: Mapping[str, Any]) -> None:
+    """Print a continuation of each sentence; options as for ``continue_text``."""
+    for sentence in sentences:
+        continuation = loaded.continue_text(sentence, **{"tokens": DEFAULT_TOKENS, **options})
+        echo(*continuation.split("\n"))
+
+
+def _translate(loaded: LoadedRun, sentences: Sequence[str]) -> None:
     translations = loaded.translate(sentences)
     if loaded.pitfalls:
         echo(f"note: pitfalls of this run: {', '.join(loaded.pitfalls)}", err=True)
-    for translation in translations:
-        echo(translation)
+    echo(*translations)
+
+
+def _refuse_empty(sentences: Sequence[str], run: str, is_text: bool) -> None:
+    """Raise an error if there is no sentence, or an empty one; white space is a prompt of a text."""
+    from headtohead.errors import HeadToHeadError
+
+    name = "prompt" if is_text else "sentence"
+    example = "--prompt 'Once upon a time'" if is_text else '"I love you"'
+    if not sentences:
+        raise HeadToHeadError(f"no {name} was given; run h2h generate {run} {example}")
+    for number, sentence in enumerate(sentences, 1):
+        content = sentence if is_text else sentence.strip()
+        if not content:
+            raise HeadToHeadError(f"{name} {number} is empty; run h2h generate {run} {example}")

@@ -59,9 +59,10 @@ log = logging.getLogger(__name__)
 
 def summaries() -> dict[str, str]:
     """Return the summary of every command by name, those of plugins last."""
-    return COMMANDS | {
-        name: summary for name, (_, summary) in plugin_commands(frozenset(COMMANDS)).items()
-    }
+    listed = dict(COMMANDS)
+    for name, (_, summary) in plugin_commands(frozenset(COMMANDS)).items():
+        listed[name] = summary
+    return listed
 
 
 def stop_with_usage_error(error: click.UsageError) -> NoReturn:
@@ -80,16 +81,12 @@ def stop_with_usage_error(error: click.UsageError) -> NoReturn:
 
 def _suggest_option(name: str, command: click.Command) -> str:
     """Return what an unknown option may stand for: another option, or a field for --set."""
-    options = [
-        option
-        for parameter in command.params
-        for option in parameter.opts
-        if option.startswith("--")
-    ]
-    if other := next(
-        (other for other in synonyms(name) if other in COMMANDS and other != command.name), None
-    ):
-        return f"; type h2h {other}"
+    for other in synonyms(name):
+        if other in COMMANDS and other != command.name:
+            return f"; type h2h {other}"
+    options: list[str] = []
+    for parameter in command.params:
+        options += [option for option in parameter.opts if option.startswith("--")]
     if "--set" in options and not set(synonyms(name)) & set(options):
         from headtohead.config.validation_errors import find_field
 
@@ -105,27 +102,28 @@ class SuggestingGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        known = self.list_commands(ctx)
-        if args and args[0] not in known and not args[0].startswith("-"):
-            is_file = args[0].endswith((".yaml", ".yml")) and "run" in known
-            hint = f"; type h2h run {shlex.quote(args[0])}" if is_file else nearest(args[0], known)
-            raise HeadToHeadError(f"unknown command '{args[0]}'{hint}")
-        return super().resolve_command(ctx, args)
+        commands = self.list_commands(ctx)
+        name = args[0] if args else "-"
+        if name.startswith("-") or name in commands:
+            return super().resolve_command(ctx, args)
+        hint = nearest(name, commands)
+        if name.endswith((".yaml", ".yml")) and "run" in commands:
+            hint = f"; type h2h run {shlex.quote(name)}"
+        raise HeadToHeadError(f"unknown command '{name}'{hint}")
 
 
 class LazyGroup(SuggestingGroup):
     """A group that imports commands lazily and prints an error of its user as a single line with exit code 2."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [
-            *summaries()
-        ]  # the command list is a module of this package, which hides the built-in function
+        # `list` may be the command of that name, a module of this package, instead of the built-in function.
+        return [*summaries()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in COMMANDS:
             path = f"headtohead.cli.{cmd_name.replace('-', '_')}:command"
         elif cmd_name in summaries():
-            path = plugin_commands(frozenset(COMMANDS))[cmd_name][0]
+            path, _ = plugin_commands(frozenset(COMMANDS))[cmd_name]
         else:
             return None
         module, _, attribute = path.partition(":")
@@ -180,17 +178,20 @@ class LazyGroup(SuggestingGroup):
 
 def _user_error(error: Exception) -> str | None:
     """Return the message of an error that the user can fix, or None for other errors."""
-    reason = " ".join(str(error).split())
     if isinstance(error, HeadToHeadError):
         return str(error)
-    if remedy := machine_limit(error):
-        problem = f"a limit of this machine is reached ({reason or type(error).__name__}); {remedy}"
-        return f"{problem}, then run the same command; finished runs are kept"
-    if is_disk_error(error):
-        problem = (
-            f"cannot read or write a file ({reason}); free disk space or correct the permissions"
+    reason = " ".join(str(error).split())
+    remedy = machine_limit(error)
+    if remedy:
+        return (
+            f"a limit of this machine is reached ({reason or type(error).__name__}); {remedy}, then run the same "
+            "command; finished runs are kept"
         )
-        return f"{problem}, then run the same command"
+    if is_disk_error(error):
+        return (
+            f"cannot read or write a file ({reason}); free disk space or correct the permissions, then run the same "
+            "command"
+        )
     return None
 
 

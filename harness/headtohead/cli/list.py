@@ -29,7 +29,7 @@ def command(runs: Path, form: str) -> None:
     from headtohead.storage.progress import read_progress
     from headtohead.storage.run_files import disk_usage, show_size
 
-    found: list[dict[str, Any]] = []
+    records: list[dict[str, Any]] = []
     damaged = []
     for folder in experiment_folders(runs):
         try:
@@ -37,33 +37,27 @@ def command(runs: Path, form: str) -> None:
         except HeadToHeadError as error:
             damaged.append(str(error))
             continue
-        states, (size, changed) = (
-            Counter(run.state for run in progress.runs).most_common(),
-            disk_usage(folder),
-        )
-        record = {
+        states = Counter(run.state for run in progress.runs)
+        size, changed = disk_usage(folder)
+        record: dict[str, Any] = {
             "name": folder.name,
             "question": progress.record.question,
-            "runs": dict(states),
+            "runs": dict(states.most_common()),
             "stale": progress.stale,
             "bytes": size,
             "changed": datetime.fromtimestamp(changed, UTC).isoformat(timespec="seconds"),
         }
-        found.append(record)
-    found.sort(key=lambda record: record["changed"], reverse=True)
+        records.append(record)
+    records.sort(key=lambda record: record["changed"], reverse=True)
     if form == "json":
-        echo_json(found)
-    elif found:
-        rows = [
-            [
-                record["name"],
-                _runs(record),
-                show_size(record["bytes"]),
-                datetime.fromisoformat(record["changed"]).astimezone().strftime("%Y-%m-%d %H:%M"),
-                record["question"],
-            ]
-            for record in found
-        ]
+        echo_json(records)
+    elif records:
+        rows = []
+        for record in records:
+            local_time = datetime.fromisoformat(record["changed"]).astimezone()
+            cells = [record["name"], _runs(record), show_size(record["bytes"])]
+            cells += [local_time.strftime("%Y-%m-%d %H:%M"), record["question"]]
+            rows.append(cells)
         print_table(["experiment", "runs", "size", "last change", "question"], rows, right=(2,))
     elif not damaged:
         echo(f"no experiments in '{runs}'; start with h2h run FILE")

@@ -30,15 +30,16 @@ def _runs(context: click.Context, parameter: click.Parameter, value: Path | None
     """Return the runs folder of the command's experiment."""
     from headtohead.config.project import runs_folder
 
-    if (
-        value is not None
-        and not value.is_dir()
-        and (value.exists() or context.info_name in {"clean", "list", "ui"})
-    ):
-        raise click.BadParameter(f"'{value}' is not a folder")
+    if value is not None and not value.is_dir():
+        is_needed = context.info_name in {"clean", "list", "ui"}
+        if is_needed or value.exists():
+            raise click.BadParameter(f"'{value}' is not a folder")
     # click calls this after it has parsed the arguments, unless --runs precedes them.
+    experiments = context.params.get("experiments")
     target = context.params.get("experiment") or context.params.get("target")
-    return runs_folder(target or next(iter(context.params.get("experiments", ())), None), value)
+    if not target and experiments:
+        target = experiments[0]
+    return runs_folder(target or None, value)
 
 
 def load_plugins() -> Registry:

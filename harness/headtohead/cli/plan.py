@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,6 +47,29 @@ def command(experiment: Path, runs: Path, fresh: bool, form: str, **options: Any
             echo("", f"note: {dropped}")
 
 
+POWER_FIELDS = (
+    "family",
+    "contrasts",
+    "seeds",
+    "metric",
+    "sd",
+    "effect",
+    "effect_in_runs",
+    "margin",
+    "difference",
+)
+
+
+def _power_record(family: Any) -> dict[str, Any]:
+    """Return the power of a family of contrasts as JSON values; JSON has no NaN."""
+    record: dict[str, Any] = {}
+    for name in POWER_FIELDS:
+        value = getattr(family, name)
+        is_nan = isinstance(value, float) and math.isnan(value)
+        record[name] = None if is_nan else value
+    return record
+
+
 def _print_json(plan: Plan) -> None:
     from headtohead.planning.estimate import estimate_time
     from headtohead.planning.powers import powers_of
@@ -56,23 +80,7 @@ def _print_json(plan: Plan) -> None:
     for record, run in zip(content["runs"], plan.runs, strict=True):
         record |= {"state": run.state, "reason": run.reason, "stale": list(run.stale)}
     content["estimate"] = asdict(estimate_time(plan))
-    names = (
-        "family",
-        "contrasts",
-        "seeds",
-        "metric",
-        "sd",
-        "effect",
-        "effect_in_runs",
-        "margin",
-        "difference",
-    )
-    content["power"] = [
-        {
-            name: value if (value := getattr(family, name)) == value else None for name in names
-        }  # JSON has no NaN
-        for family in powers_of(plan)
-    ]
+    content["power"] = [_power_record(family) for family in powers_of(plan)]
     content["stacks"] = [[run.directory for run in stack] for stack in local_stacks(plan)]
     echo_json(content)
 

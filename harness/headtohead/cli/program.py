@@ -37,18 +37,19 @@ def run_program() -> None:
     except Exception as error:
         code = INTERNAL_ERROR
         file = logs.traceback_file(error)
-        where = f"the traceback is in '{file}'" if file else "--log-file FILE keeps the traceback"
+        where = "--log-file FILE keeps the traceback"
+        if file:
+            where = f"the traceback is in '{file}'"
         echo(f"h2h: internal error: {describe(error)}; {where}", err=True)
-    main_thread = threading.main_thread()
-    running = any(
-        not thread.daemon and thread is not main_thread for thread in threading.enumerate()
-    )
-    if running or not isinstance(code, int):
+    others = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
+    has_running = any(not thread.daemon for thread in others)
+    if has_running or not isinstance(code, int):
         sys.exit(code)  # type: ignore[arg-type]
     atexit._run_exitfuncs()
     try:
-        for stream in filter(None, (sys.stdout, sys.stderr)):  # None: closed by the shell
-            stream.flush()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:  # closed by the shell
+                stream.flush()
     except BrokenPipeError:
         pass
     except OSError:

@@ -20,6 +20,8 @@ from headtohead.cli.options import (
 )
 from headtohead_judge.output import echo
 
+FOLDER_OPTIONS = ("--runs", "--reports")
+
 
 def _launcher_options(
     context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
@@ -116,12 +118,12 @@ def recorded_command(experiment: Path, runs: Path) -> str:
     """Return the command line without folders of this machine, and with the experiment's path in the project."""
     from headtohead.config.project import in_project
 
-    words = [
-        in_project(experiment, runs) if word == str(experiment) else word for word in sys.argv[1:]
-    ]
-    kept = [
-        word
-        for before, word in pairwise(["h2h", *words])
-        if not {before, word.partition("=")[0]} & {"--runs", "--reports"}
-    ]
-    return shlex.join(["h2h", *kept])
+    kept = ["h2h"]
+    for before, word in pairwise(sys.argv):
+        option, _, _ = word.partition("=")
+        if before in FOLDER_OPTIONS or option in FOLDER_OPTIONS:
+            continue
+        if word == str(experiment):
+            word = in_project(experiment, runs)
+        kept.append(word)
+    return shlex.join(kept)

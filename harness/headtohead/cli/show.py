@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -37,47 +39,57 @@ def command(run: str, runs: Path, form: str) -> None:
         echo_text(api.model_card(run, runs=runs))
         return
     from headtohead.storage.leases import observe
-    from headtohead.storage.metrics import show
     from headtohead.storage.run_directory import RunDirectory, find_run
-    from headtohead.storage.run_files import disk_usage, show_size
+    from headtohead.storage.run_files import disk_usage
     from headtohead.storage.staleness import stale_run
 
     path = find_run(run, runs)
     status = observe(path)
     directory = RunDirectory(path, known=status)
-    record, results = directory.record, directory.results
-    stale = stale_run(directory)
+    record = directory.record
+    results = directory.results
     metrics = dict(results.metrics) if results else {}
-    sizes = {
-        path.name: disk_usage(path)[0]
-        for path in sorted(directory.path.iterdir())
-        if path.name[0] != "."
+    sizes: dict[str, int] = {}
+    for file in sorted(directory.path.iterdir()):
+        if not file.name.startswith("."):
+            sizes[file.name], _ = disk_usage(file)
+    shown = {
+        "run": record.model_dump(mode="json"),
+        "state": status.state,
+        "stale": stale_run(directory),
+        "status": status.model_dump(mode="json"),
+        "metrics": metrics,
+        "files": sizes,
     }
     if form == "json":
-        echo_json(
-            {
-                "run": record.model_dump(mode="json"),
-                "state": status.state,
-                "stale": stale,
-                "status": status.model_dump(mode="json"),
-                "metrics": metrics,
-                "files": sizes,
-            }
-        )
+        echo_json(shown)
         return
-    import yaml
-
     echo(
         f"{record.title}, seed {record.seed}: {status.state} at step {status.step} of {record.steps}"
     )
     if status.reason:
         echo(f"reason: {status.reason}")
-    if stale:
-        echo(f"STALE: {'; '.join(stale)}")
+    _print_details(directory.path, shown)
+    if results:
+        name = directory.path.name
+        echo("", f'load: headtohead.load("{name}") in Python, or h2h generate {name} "a sentence"')
+
+
+def _print_details(folder: Path, shown: Mapping[str, Any]) -> None:
+    """Print what ``--format json`` prints, as text: staleness, origin, scores, files and configuration."""
+    import yaml
+
+    from headtohead.storage.metrics import show
+    from headtohead.storage.run_files import show_size
+
+    run = shown["run"]
+    metrics = shown["metrics"]
+    if shown["stale"]:
+        echo(f"STALE: {'; '.join(shown['stale'])}")
     echo(
-        f"experiment: {record.experiment}",
-        f"run hash: {record.run_hash}",
-        f"directory: {directory.path}",
+        f"experiment: {run['experiment']}",
+        f"run hash: {run['run_hash']}",
+        f"directory: {folder}",
         "",
         "scores",
     )
@@ -86,11 +98,8 @@ def command(run: str, runs: Path, form: str) -> None:
     if not metrics:
         echo("  none: only runs that are DONE have scores")
     echo("", "files")
-    for name, size in sizes.items():
+    for name, size in shown["files"].items():
         echo(f"  {name}: {show_size(size)}")
     echo("", "configuration")
-    written = yaml.safe_dump(record.config.model_dump(mode="json"), sort_keys=False)
+    written = yaml.safe_dump(run["config"], sort_keys=False)
     echo_text("".join(f"  {line}\n" for line in written.splitlines()))
-    if results:
-        name = directory.path.name
-        echo("", f'load: headtohead.load("{name}") in Python, or h2h generate {name} "a sentence"')

@@ -40,14 +40,15 @@ def _print_text(progress: ExperimentProgress, folder: Path) -> None:
     echo(f"{len(progress.runs)} runs: {shown}")
     if progress.stale:
         echo(f"STALE: {'; '.join(progress.stale)}")
-    seeds = list(dict.fromkeys(run.seed for run in progress.runs))
+    seeds: dict[int, None] = {}  # in order
     variants: dict[str, dict[int, RunProgress]] = {}
     for run in progress.runs:
+        seeds[run.seed] = None
         variants.setdefault(run.variant, {})[run.seed] = run
-    rows = [
-        [slug, *(_cell(runs[seed]) if seed in runs else "-" for seed in seeds)]
-        for slug, runs in variants.items()
-    ]
+    rows = []
+    for slug, runs in variants.items():
+        cells = [_cell(runs.get(seed)) for seed in seeds]
+        rows.append([slug, *cells])
     echo()
     print_table(["variant", *(f"seed {seed}" for seed in seeds)], rows)
     for variant in progress.record.variants:
@@ -56,15 +57,20 @@ def _print_text(progress: ExperimentProgress, folder: Path) -> None:
     _print_unfinished(progress, folder)
 
 
-def _cell(run: RunProgress) -> str:
+def _cell(run: RunProgress | None) -> str:
+    """Return the state of a run, or how far it is if it runs."""
     from headtohead.storage.progress import duration
 
-    state = "reused" if run.reused_from else run.state
+    if run is None:
+        return "-"
     if run.state != states.RUNNING:
-        return state
-    steps = f"{run.step}/{run.steps}" if run.steps else str(run.step)
-    left = f", {duration(run.seconds_left)} left" if run.seconds_left is not None else ""
-    return f"{steps}{left}"
+        return "reused" if run.reused_from else run.state
+    text = str(run.step)
+    if run.steps:
+        text += f"/{run.steps}"
+    if run.seconds_left is not None:
+        text += f", {duration(run.seconds_left)} left"
+    return text
 
 
 def _print_unfinished(progress: ExperimentProgress, folder: Path) -> None:
@@ -74,8 +80,10 @@ def _print_unfinished(progress: ExperimentProgress, folder: Path) -> None:
     if stopped:
         echo("", "without a complete result:")
     for run in stopped:
-        reason = f": {run.reason}" if run.reason else ""
-        echo(f"  {run.directory} {run.state} at step {run.step}{reason}")
+        line = f"  {run.directory} {run.state} at step {run.step}"
+        if run.reason:
+            line += f": {run.reason}"
+        echo(line)
     for line in failure_lines(folder, [run.directory for run in stopped]):
         echo(line)
     step = next_step(Counter(run.state for run in stopped), "the same h2h run")

@@ -17,7 +17,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.plugins.dataset import Corpus, Dataset, Pair
 from headtohead.plugins.entry import Options
 from headtohead.plugins.reads import declared_reads
-from headtohead.plugins.registry import Registry, current
+from headtohead.plugins.registry import current
 from headtohead.plugins.watched_reads import only_declared_reads
 from headtohead.schema.run_config import NOTHING_HELD_OUT, DataConfig
 from headtohead_judge.child import call_in_child
@@ -30,20 +30,19 @@ def loaded_split(dataset: type[Dataset], split: str) -> str:
     return dataset.splits[0] if split == NOTHING_HELD_OUT else split
 
 
-def prepare(config: DataConfig, cache: Path, *, registry: Registry | None = None) -> PreparedData:
+def prepare(config: DataConfig, cache: Path) -> PreparedData:
     """Return the prepared data of a configuration, from the cache if they are there.
 
     Raises:
         HeadToHeadError: If options, files, downloads or sentence pairs are invalid.
     """
-    registry = registry or current()
-    dataset = registry.dataset(config.dataset)
+    dataset = current().dataset(config.dataset)
     config = _with_parsed_options(config, dataset)
     options = config.options
     split = loaded_split(dataset, config.split)
     downloads = cache / "downloads"
     reads = reads_hash(dataset, options)
-    source = registry.find("dataset", config.dataset).source_sha256
+    source = current().find("dataset", config.dataset).source_sha256
     identity = data_identity(config, source + reads + tokenizer_key(config))
     store = PreparedStore(cache / "prepared", identity)
     with only_declared_reads(dataset, options):
@@ -158,9 +157,9 @@ def prepare_and_save(
     PreparedStore(Path(folder), identity).save(key, data)
 
 
-def read_corpus(config: DataConfig, cache: Path, *, registry: Registry | None = None) -> Corpus:
+def read_corpus(config: DataConfig, cache: Path) -> Corpus:
     """Return the raw corpus of a configuration; download it first if necessary."""
-    dataset = (registry or current()).dataset(config.dataset)
+    dataset = current().dataset(config.dataset)
     split = loaded_split(dataset, config.split)
     return load_corpus(dataset, config.options, split, cache / "downloads")
 

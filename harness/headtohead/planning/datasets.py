@@ -10,7 +10,6 @@ from headtohead.config.loading import LoadedExperiment
 from headtohead.data import PreparedData
 from headtohead.errors import HeadToHeadError, UndefinedError
 from headtohead.planning.compatibility import find_incompatibility, find_unequal_lengths
-from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
 
 
@@ -42,7 +41,7 @@ class PreparedDataSets:
         section = config.data.model_dump_json()
         if section not in self.by_section:
             try:
-                prepared = data.prepare(config.data, self.cache, registry=current())
+                prepared = data.prepare(config.data, self.cache)
             except UndefinedError:
                 raise
             except HeadToHeadError as error:

@@ -38,15 +38,13 @@ class DatasetSubject:
         cls, name: str, dataset: type[Dataset], options: Options, cache: Path | None = None
     ) -> DatasetSubject:
         """Load every split twice: with empty folders for downloads, or both times with ``cache``."""
+        corpora: dict[str, tuple[Corpus, Corpus]] = {}
         with tempfile.TemporaryDirectory() as folder:
-            first, second = (cache or Path(folder, name) for name in ("first", "second"))
-            corpora = {
-                split: (
-                    load_corpus(dataset, options, split, first),
-                    load_corpus(dataset, options, split, second),
-                )
-                for split in dataset.splits
-            }
+            first = cache or Path(folder, "first")
+            second = cache or Path(folder, "second")
+            for split in dataset.splits:
+                corpus = load_corpus(dataset, options, split, first)
+                corpora[split] = (corpus, load_corpus(dataset, options, split, second))
         return cls(name, dataset, options, corpora)
 
     @property
@@ -61,13 +59,12 @@ def invariant(name: str) -> Callable[[Callable[[DatasetSubject], Iterator[str]]]
     def make(faults: Callable[[DatasetSubject], Iterator[str]]) -> Invariant:
         @wraps(faults)
         def check(subject: DatasetSubject) -> Verdict:
-            found = list(faults(subject))
-            if found:
-                return violated(found[0], float(len(found)))
+            sentences = list(faults(subject))
+            if sentences:
+                return violated(sentences[0], float(len(sentences)))
             pairs = sum(len(corpus.pairs) for corpus in subject.first.values())
-            return Verdict(
-                "holds", 0.0, f"violations in {pairs:,} pairs of {len(subject.corpora)} splits"
-            )
+            reason = f"violations in {pairs:,} pairs of {len(subject.corpora)} splits"
+            return Verdict("holds", 0.0, reason)
 
         return Invariant(name, check)
 
@@ -95,10 +92,11 @@ def data_hash_is_the_hash_of_the_pairs(subject: DatasetSubject) -> Iterator[str]
 def pairs_have_texts(subject: DatasetSubject) -> Iterator[str]:
     """Every pair has a group and two texts on one line; of some pairs, both are not empty (without sources, one)."""
     for split, corpus in subject.first.items():
-        if not any(
-            (pair.source.strip() or not corpus.has_sources) and pair.target.strip()
-            for pair in corpus.pairs
-        ):
+        usable = 0
+        for pair in corpus.pairs:
+            if pair.target.strip() and (pair.source.strip() or not corpus.has_sources):
+                usable += 1
+        if not usable:
             yield f"split {split}: no pair with two texts"
         for number, pair in enumerate(corpus.pairs):
             for text in (pair.source, pair.target):
@@ -115,18 +113,19 @@ def labels_belong_to_words(subject: DatasetSubject) -> Iterator[str]:
         if len({pair.labelled is None for pair in corpus.pairs}) > 1:
             yield f"split {split}: some pairs have labelled words and others not"
         for number, pair in enumerate(corpus.pairs):
-            if wrong := pair.mislabelled:
-                yield f"split {split}: pair {number} {wrong}"
+            problem = pair.mislabelled
+            if problem is not None:
+                yield f"split {split}: pair {number} {problem}"
 
 
 @invariant("parts")
 def only_own_splits_assign_parts(subject: DatasetSubject) -> Iterator[str]:
     """Only splits of the dataset, and separate files, assign parts: train, valid and test."""
-    given = subject.dataset.given_parts(subject.options)
+    separate = subject.dataset.given_parts(subject.options)
     for split, corpus in subject.first.items():
-        allowed = {None, *(given if split in COMPUTED_SPLITS else PARTS)}
+        allowed = separate if split in COMPUTED_SPLITS else PARTS
         for part, count in Counter(pair.split for pair in corpus.pairs).items():
-            if part not in allowed:
+            if part is not None and part not in allowed:
                 yield f"split {split}: {count} pairs are assigned to {part!r}"
 
 
@@ -147,20 +146,18 @@ def every_part_has_pairs(subject: DatasetSubject) -> Iterator[str]:
     """Every split has training, validation and test pairs."""
     defaults = {"normalise": subject.dataset.normalise, **subject.dataset.defaults.get("data", {})}
     for split, corpus in subject.first.items():
-        sizes = dict.fromkeys(
-            ("valid", "test"), max(1, sum(pair.split is None for pair in corpus.pairs) // 10)
-        )
-        config = DataConfig(dataset=subject.name, split=split, **defaults | sizes)
+        free = sum(pair.split is None for pair in corpus.pairs)
+        size = max(1, free // 10)
+        fields = {**defaults, "valid": size, "test": size}
+        config = DataConfig(dataset=subject.name, split=split, **fields)
         try:
             prepared = prepare_corpus(corpus, config)
         except HeadToHeadError as error:
             yield f"split {split}: {error}"
-        else:
-            yield from (
-                f"split {split}: {part} has no pairs"
-                for part in PARTS
-                if not len(prepared.splits[part])
-            )
+            continue
+        for part in PARTS:
+            if not len(prepared.splits[part]):
+                yield f"split {split}: {part} has no pairs"
 
 
 @invariant("cache-key")
@@ -168,9 +165,8 @@ def the_cache_key_is_stable(subject: DatasetSubject) -> Iterator[str]:
     """The cache key is the same while the data is unchanged."""
     with tempfile.TemporaryDirectory() as folder:
         for split in subject.dataset.splits:
-            first, second = (
-                subject.dataset.cache_key(subject.options, split, Path(folder)) for _ in range(2)
-            )
+            first = subject.dataset.cache_key(subject.options, split, Path(folder))
+            second = subject.dataset.cache_key(subject.options, split, Path(folder))
             if first != second:
                 yield f"split {split}: {first!r}, called again {second!r}"
 

@@ -70,7 +70,8 @@ def role_invariant(
 
     def make(check: Callable[[Subject, str], Verdict]) -> Invariant:
         def every_role(subject: Subject) -> Verdict:
-            return worst(*(check(subject, role).in_role(role) for role in subject.roles))
+            verdicts = [check(subject, role).in_role(role) for role in subject.roles]
+            return worst(*verdicts)
 
         every_role.__doc__ = check.__doc__
         return invariant(name, scope)(every_role)
@@ -85,18 +86,19 @@ def known_violations(config: RunConfig) -> dict[str, str]:
         for violated, option in quirk.violations_by_option(quirk.options).items():
             causes[violated] = f"quirks.{quirk.entry_name}.{option}"
     for role in config.roles:
-        positional, attention = config.positional.role(role), config.attention.role(role)
-        if current().positional(positional.name).by_row:
-            order = ("source-order", "source-mirror") if role == "encoder" else ()
-            causes |= dict.fromkeys(
-                ("batch-of-one", *order), f"positional.{role}, which counts rows of the batch"
-            )
-        style = current().attention(attention.name)
-        causes |= dict.fromkeys(style.known_violations, f"attention.{role}: {attention.name}")
+        positional = config.positional.role(role).name
+        if current().positional(positional).by_row:
+            cause = f"positional.{role}, which counts rows of the batch"
+            causes["batch-of-one"] = cause
+            if role == "encoder":
+                causes["source-order"] = cause
+                causes["source-mirror"] = cause
+        attention = config.attention.role(role).name
+        for violated in current().attention(attention).known_violations:
+            causes[violated] = f"attention.{role}: {attention}"
     for family in COMPONENTS:
         for role, chosen in config.entries(family).items():
-            options = current().find(family, chosen.name).entry.violations_by_option(chosen.options)
-            causes |= {
-                violated: f"{family}.{role}.{option}" for violated, option in options.items()
-            }
+            entry = current().find(family, chosen.name).entry
+            for violated, option in entry.violations_by_option(chosen.options).items():
+                causes[violated] = f"{family}.{role}.{option}"
     return causes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import cycle, islice
 from typing import Any
@@ -35,7 +35,15 @@ Lengths = tuple[tuple[tuple[int, int], ...], ...]
 LENGTHS: Lengths = (((6, 5), (3, 2), (4, 4)), ((2, 3), (6, 5), (5, 1)))
 LONGEST = (6, 5)
 """Tokens of the longest source and of the longest target."""
-SOURCE_VOCAB_SIZE, TARGET_VOCAB_SIZE = 12, 9
+SOURCE_VOCAB_SIZE = 12
+TARGET_VOCAB_SIZE = 9
+DROPOUT_FIELDS = (
+    "dropout",
+    "dropout_embedding",
+    "dropout_attention",
+    "dropout_ffn",
+    "dropout_residual",
+)
 MASK_VALUES = ("-inf", "-1e9", "additive")
 """Values of ``model.mask_value``."""
 KERNELS = ("short", "long")
@@ -54,6 +62,11 @@ class SentenceBatch:
     target_lengths: Tensor
 
     @property
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Ids and lengths in the order of the arguments of `Transformer.batch_of`."""
+        return self.source, self.source_lengths, self.target, self.target_lengths
+
+    @property
     def source_nonpad(self) -> Tensor:
         """True at source positions that are not padding, ``[member, batch, time]``."""
         return torch.arange(self.source.shape[-1]) < self.source_lengths.unsqueeze(-1)
@@ -65,7 +78,12 @@ class SentenceBatch:
 
     def map(self, function: Callable[[Tensor], Tensor]) -> SentenceBatch:
         """Return the batch with a function applied to ids and lengths."""
-        return SentenceBatch(*map(function, vars(self).values()))
+        return SentenceBatch(
+            function(self.source),
+            function(self.source_lengths),
+            function(self.target),
+            function(self.target_lengths),
+        )
 
 
 class Subject:
@@ -90,14 +108,7 @@ class Subject:
         longest: tuple[int, int] | None = None,
     ) -> None:
         self.longest = longest
-        fields = (
-            "dropout",
-            "dropout_embedding",
-            "dropout_attention",
-            "dropout_ffn",
-            "dropout_residual",
-        )
-        self.config = changed(config, model=dict.fromkeys(fields, 0.0))
+        self.config = changed(config, model=dict.fromkeys(DROPOUT_FIELDS, 0.0))
         self.seeds = tuple(seeds)
         self.lengths: Lengths = tuple(islice(cycle(LENGTHS), len(self.seeds)))
         self._data = data
@@ -110,14 +121,13 @@ class Subject:
     @cached_property
     def data(self) -> PreparedData:
         """Data for training stacks."""
-        shared = self.config.data.vocabulary.shared
         if self._data is not None:
             return self._data
+        shared = self.config.data.vocabulary.shared
         if self.only_length is None:
             return tiny_data(shared)
-        tokens = (
-            self.only_length + 1
-        )  # the last token is not a decoder input, unless a quirk changes that
+        # The last token is not a decoder input, unless a quirk changes that.
+        tokens = self.only_length + 1
         inputs = int(decoder_input_lengths(self.config, np.array([tokens]))[0])
         boundary_tokens = 2
         return tiny_data(shared, tokens - (inputs - self.only_length) - boundary_tokens)
@@ -125,8 +135,9 @@ class Subject:
     @cached_property
     def vocab_sizes(self) -> tuple[int, int]:
         """Sizes of the source and target vocabulary."""
-        shared = self.config.model.tie_embeddings == "all" or "encoder" not in self.roles
-        return (SOURCE_VOCAB_SIZE, SOURCE_VOCAB_SIZE if shared else TARGET_VOCAB_SIZE)
+        if self.config.model.tie_embeddings == "all" or "encoder" not in self.roles:
+            return SOURCE_VOCAB_SIZE, SOURCE_VOCAB_SIZE
+        return SOURCE_VOCAB_SIZE, TARGET_VOCAB_SIZE
 
     @cached_property
     def model(self) -> Transformer:
@@ -152,32 +163,35 @@ class Subject:
         """The subject's sentences; random sentences for a decoder-only model, which decodes sources of equal length."""
         if "encoder" in self.roles:
             return self.sentences
-        return self.random_sentences(
-            tuple(tuple((LONGEST[0], own[1]) for own in pairs) for pairs in self.lengths)
-        )
+        source_time, _ = LONGEST
+        lengths = []
+        for pairs in self.lengths:
+            lengths.append(tuple((source_time, target) for _, target in pairs))
+        return self.random_sentences(tuple(lengths))
 
     def random_sentences(self, lengths: Lengths) -> SentenceBatch:
         """Return random sentences of the given lengths, the same in every call."""
         generator = torch.Generator().manual_seed(11)
         first = len(SPECIALS)
         source_size, target_size = self.vocab_sizes
-        sources, targets = torch.tensor(lengths).unbind(-1)
-        shape = (*sources.shape, int(sources.max()))
-        ranks = torch.rand(*shape[:-1], source_size - first, generator=generator).argsort(-1)
-        target_time = self.only_length or int(targets.max())
-        target = torch.randint(
-            first, target_size, (*targets.shape, target_time), generator=generator
-        )
+        source_lengths, target_lengths = torch.tensor(lengths).unbind(-1)
+        source_time = int(source_lengths.max())
+        target_time = self.only_length or int(target_lengths.max())
+        words = source_size - first
+        # A permutation of all words, repeated: a short source has no word twice.
+        ranks = torch.rand(*source_lengths.shape, words, generator=generator).argsort(-1)
+        ranks = ranks.repeat(1, 1, -(-source_time // words))
+        shape = (*target_lengths.shape, target_time)
+        target = torch.randint(first, target_size, shape, generator=generator)
         target[..., 0] = SOS
-        ranks = ranks.repeat(
-            1, 1, -(-shape[-1] // ranks.shape[-1])
-        )  # a short source has no word twice
-        full = SentenceBatch(ranks[..., : shape[-1]] + first, sources, target, targets)
-        source, target = (
-            full.source.where(full.source_nonpad, PAD),
-            full.target.where(full.target_nonpad, PAD),
+        full = SentenceBatch(
+            ranks[..., :source_time] + first, source_lengths, target, target_lengths
         )
-        return SentenceBatch(source, sources, target, targets)
+        return replace(
+            full,
+            source=full.source.where(full.source_nonpad, PAD),
+            target=full.target.where(full.target_nonpad, PAD),
+        )
 
     def random_weights(self, generator: int | torch.Generator) -> Tensor:
         """Return random numbers of the shape of the logits, zero at padding; an integer is a seed."""
@@ -189,7 +203,7 @@ class Subject:
     @torch.no_grad()
     def logits(self, sentences: SentenceBatch | None = None) -> Tensor:
         """Return the logits ``[member, batch, time, vocab]`` of the path that training uses."""
-        return forward(self.model, sentences or self.sentences)
+        return forward(self.model, self.sentences if sentences is None else sentences)
 
     @cached_property
     def reference_logits(self) -> Tensor:
@@ -232,24 +246,25 @@ class Subject:
 
     def times(self, role: str) -> tuple[int, int]:
         """Return the numbers of queries and keys of a role."""
-        source, target = self.sentences.source.shape[-1], self.sentences.target.shape[-1]
+        source = self.sentences.source.shape[-1]
+        target = self.sentences.target.shape[-1]
         if "encoder" not in self.roles:  # one sequence
             return source + target, source + target
         queries = source if role == "encoder" else target
-        return queries, target if role in self.target_key_roles else source
+        keys = target if role in self.target_key_roles else source
+        return queries, keys
 
     def mask(self, role: str) -> Tensor:
         """Return the mask of the subject's sentences, ``[member, batch, query, key]``."""
         queries, keys = self.times(role)
-        sentences = self.sentences
-        lengths = (
-            sentences.target_lengths if role in self.target_key_roles else sentences.source_lengths
-        )
         if "encoder" not in self.roles:
-            lengths = sentences.source_lengths + sentences.target_lengths
-        return full_mask(self.masking(role), role, queries, keys, lengths.flatten()).view(
-            *lengths.shape, queries, keys
-        )
+            lengths = self.sentences.source_lengths + self.sentences.target_lengths
+        elif role in self.target_key_roles:
+            lengths = self.sentences.target_lengths
+        else:
+            lengths = self.sentences.source_lengths
+        mask = full_mask(self.masking(role), role, queries, keys, lengths.flatten())
+        return mask.view(*lengths.shape, queries, keys)
 
     def attention_context(
         self, role: str, shift: int = 0, mask: Tensor | None = None
@@ -261,17 +276,16 @@ class Subject:
             shift: Added to the positions of queries and keys.
             mask: ``[member, batch, query, key]``; None allows every key.
         """
-        queries, keys = (
-            torch.arange(shift, shift + time).unsqueeze(0) for time in self.times(role)
-        )
-        return AttentionContext(
-            queries,
-            queries if len(queries[0]) == len(keys[0]) else keys,
-            None if mask is None else mask.unsqueeze(2),
-            declared=self.masking(role).role_properties(role) or frozenset()
-            if mask is None
-            else frozenset(),
-        )
+        queries, keys = self.times(role)
+        query_positions = torch.arange(shift, shift + queries).unsqueeze(0)
+        # One tensor where both are equal, as in the model.
+        key_positions = query_positions
+        if keys != queries:
+            key_positions = torch.arange(shift, shift + keys).unsqueeze(0)
+        if mask is None:
+            declared = self.masking(role).role_properties(role) or frozenset()
+            return AttentionContext(query_positions, key_positions, None, declared=declared)
+        return AttentionContext(query_positions, key_positions, mask.unsqueeze(2))
 
     def activations(self, role: str) -> tuple[Tensor, Tensor | None]:
         """Return random inputs ``[member, batch, time, width]`` of an attention.
@@ -288,7 +302,9 @@ class Subject:
             shape = (members, batch, time, width)
             return torch.randn(shape, generator=generator, dtype=torch.float64)
 
-        return random(queries), None if self.attention(role).self_attention else random(keys)
+        x = random(queries)
+        memory = None if self.attention(role).self_attention else random(keys)
+        return x, memory
 
     # -- properties of the variant -----------------------------------------------------------------
 
@@ -319,12 +335,21 @@ class Subject:
         return type(positional).limit(positional.options)
 
 
+def next_words(ids: Tensor, vocab_size: int) -> Tensor:
+    """Return the next word of the vocabulary for every id, after the last word the first; no special token."""
+    first = len(SPECIALS)
+    return first + (ids - first + 1) % (vocab_size - first)
+
+
 @lru_cache(maxsize=64)
 def _moves(shapes: tuple[torch.Size, ...]) -> list[Tensor]:
     """Return uniform relative moves of parameters of these shapes, the same in every call."""
     generator = torch.Generator().manual_seed(7)
-    uniform = (torch.rand(shape, generator=generator, dtype=torch.float64) for shape in shapes)
-    return [MAX_RELATIVE_MOVE * (2.0 * tensor - 1.0) for tensor in uniform]
+    moves = []
+    for shape in shapes:
+        uniform = torch.rand(shape, generator=generator, dtype=torch.float64)
+        moves.append(MAX_RELATIVE_MOVE * (2.0 * uniform - 1.0))
+    return moves
 
 
 def _scale(parameter: Tensor) -> Tensor:
@@ -370,9 +395,23 @@ def hides(masking: Masking, keys: str, role: str) -> bool:
     return not bool((mask & hidden).any())
 
 
+def key_inputs(x: Tensor, memory: Tensor | None) -> Tensor:
+    """Return the inputs of an attention from which its keys are projected."""
+    return x if memory is None else memory
+
+
+def with_key_inputs(x: Tensor, memory: Tensor | None, keys: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Return the inputs of an attention with other keys; in self-attention these are the queries, too."""
+    if memory is None:
+        return keys, None
+    return x, keys
+
+
 def target_key_roles(model: Transformer) -> tuple[str, ...]:
     """Return the roles in which target tokens are the keys."""
-    return ("decoder",) if model.attends_to_source else ("decoder", "cross")
+    if model.attends_to_source:
+        return ("decoder",)
+    return ("decoder", "cross")
 
 
 def is_causal(model: Transformer) -> bool:
@@ -382,7 +421,8 @@ def is_causal(model: Transformer) -> bool:
 
 def first_layer(model: Transformer, role: str) -> nn.Module:
     """Return the first layer with a role."""
-    return (model.encoder if role == "encoder" else model.decoder)[0]
+    layers = model.encoder if role == "encoder" else model.decoder
+    return layers[0]
 
 
 def attention_of(model: Transformer, role: str) -> MultiHeadAttention:
@@ -397,14 +437,14 @@ def full_mask(masking: Masking, role: str, queries: int, keys: int, lengths: Ten
     """Return a masking scheme's mask ``[batch, query, key]``, with axes of size 1 expanded and None as all True."""
     mask = masking.mask(role, torch.arange(queries), torch.arange(keys), lengths)
     shape = (len(lengths), queries, keys)
-    return torch.ones(shape, dtype=torch.bool) if mask is None else mask.expand(shape)
+    if mask is None:
+        return torch.ones(shape, dtype=torch.bool)
+    return mask.expand(shape)
 
 
 def forward(model: Transformer, sentences: SentenceBatch) -> Tensor:
     """Return the logits ``[member, batch, time, vocab]`` of a model on a batch."""
-    logits: Tensor = model(
-        sentences.source, sentences.source_lengths, sentences.target, sentences.target_lengths
-    )
+    logits: Tensor = model(*sentences.tensors)
     return logits
 
 
@@ -414,7 +454,8 @@ def explicit_forward(
     observe: Observe = lambda role, layer, name, value: None,
 ) -> Tensor:
     """Return the logits of the explicit path; ``observe`` is called with each intermediate tensor."""
-    return model.project(model.hidden(model.batch_of(*vars(sentences).values()), observe))
+    batch = model.batch_of(*sentences.tensors)
+    return model.project(model.hidden(batch, observe))
 
 
 def gradients(model: nn.Module, output: Tensor, weights: Tensor | float = 1.0) -> dict[str, Tensor]:

@@ -90,14 +90,15 @@ def tiny_data(shared: bool = False, target_words: int | None = None) -> Prepared
     words = ["ba", "da", "fa", "ga", "ka", "la", "ma"]
     pairs = []
     for index in range(60):
-        source_words = [
-            words[(index * 3 + position * (1 + index % 5)) % 7] for position in range(1 + index % 6)
-        ]
+        first = 3 * index
+        step = 1 + index % 5
+        length = 1 + index % 6
+        source_words = [words[(first + position * step) % 7] for position in range(length)]
         reversed_words = [f"{word}o" for word in reversed(source_words)]
         if target_words is not None:
             reversed_words = list(islice(cycle(reversed_words), target_words))
-        source, target = " ".join(source_words), " ".join(reversed_words)
-        pairs.append(Pair(source, target, source))
+        source = " ".join(source_words)
+        pairs.append(Pair(source, " ".join(reversed_words), source))
     corpus = Corpus(pairs, "public domain", "invented", ("source", "target"))
     config = DataConfig(
         dataset="invented",

@@ -48,19 +48,24 @@ class Verdict:
     @property
     def outcome(self) -> str:
         """The state, or "known violation" where a setting has this known violation."""
-        return (
-            "known violation" if self.state == "violated" and self.cause is not None else self.state
-        )
+        if self.state == "violated" and self.cause is not None:
+            return "known violation"
+        return self.state
 
     def in_role(self, role: str) -> Verdict:
         """Return the verdict with the attention role that it is about."""
-        example = None if self.counterexample is None else f"{role}: {self.counterexample}"
-        return replace(self, reason=f"{role}: {self.reason}", counterexample=example)
+        reason = f"{role}: {self.reason}"
+        if self.counterexample is None:
+            return replace(self, reason=reason)
+        return replace(self, reason=reason, counterexample=f"{role}: {self.counterexample}")
 
     def __str__(self) -> str:
-        number = "" if self.number is None else f" [{self.number:.3g}]"
-        cause = "" if self.cause is None else f"; known violation of {self.cause}"
-        return f"{self.state}: {self.reason}{number}{cause}"
+        text = f"{self.state}: {self.reason}"
+        if self.number is not None:
+            text += f" [{self.number:.3g}]"
+        if self.cause is not None:
+            text += f"; known violation of {self.cause}"
+        return text
 
 
 def logit_changes(difference: Tensor, positions: Tensor) -> Tensor:
@@ -84,7 +89,16 @@ def within(
         axes: Names of the axes of ``measured``, for the counterexample.
         bound: Largest permitted value.
     """
-    return _bounded(measured, quantity, axes, bound, largest=True)
+    values = torch.as_tensor(measured, dtype=torch.float64).detach()
+    if not values.numel():
+        return Verdict("holds", 0.0, quantity)
+    index = values.argmax()
+    number = float(values.flatten()[index])
+    if number <= bound:
+        return Verdict("holds", number, quantity)
+    example = f"{quantity} is {number:.3g}{_place(index, values.shape, axes)}"
+    reason = f"expected at most {bound:.0e}: {quantity}"
+    return Verdict("violated", number, reason, counterexample=example)
 
 
 def beyond(
@@ -94,7 +108,16 @@ def beyond(
 
     For quantities that must change. The arguments are those of `within`; without numbers, the smallest is infinite.
     """
-    return _bounded(measured, quantity, axes, bound, largest=False)
+    values = torch.as_tensor(measured, dtype=torch.float64).detach()
+    if not values.numel():
+        return Verdict("holds", torch.inf, quantity)
+    index = values.argmin()
+    number = float(values.flatten()[index])
+    if number >= bound:
+        return Verdict("holds", number, quantity)
+    example = f"{quantity} is {number:.3g}{_place(index, values.shape, axes)}"
+    reason = f"expected at least {bound:.0e}: {quantity}"
+    return Verdict("violated", number, reason, counterexample=example, is_undeclared=True)
 
 
 def outside(reason: str, measured: Measured, predicted: str, bound: float = VISIBLE) -> Verdict:
@@ -127,18 +150,10 @@ def worst(*verdicts: Verdict) -> Verdict:
     return min(verdicts, key=lambda verdict: (order.index(verdict.state), verdict.is_undeclared))
 
 
-def _bounded(
-    measured: Measured, quantity: str, axes: Sequence[str], bound: float, largest: bool
-) -> Verdict:
-    values = torch.as_tensor(measured, dtype=torch.float64).detach()
-    if not values.numel():
-        return Verdict("holds", 0.0 if largest else torch.inf, quantity)
-    index = values.argmax() if largest else values.argmin()
-    number = float(values.flatten()[index])
-    if number <= bound if largest else number >= bound:
-        return Verdict("holds", number, quantity)
-    at = zip(axes, torch.unravel_index(index, values.shape), strict=True) if axes else ()
-    place = ", ".join(f"{axis} {int(where)}" for axis, where in at)
-    expected = f"expected at {'most' if largest else 'least'} {bound:.0e}: {quantity}"
-    example = f"{quantity} is {number:.3g}{' at ' if place else ''}{place}"
-    return Verdict("violated", number, expected, counterexample=example, is_undeclared=not largest)
+def _place(index: Tensor, shape: torch.Size, axes: Sequence[str]) -> str:
+    """Return the place of an element in words, such as " at member 0, position 3"; empty without names of axes."""
+    if not axes:
+        return ""
+    coordinates = torch.unravel_index(index, shape)
+    named = [f"{axis} {int(at)}" for axis, at in zip(axes, coordinates, strict=True)]
+    return f" at {', '.join(named)}"

@@ -13,7 +13,6 @@ from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.study import Analysis
 from headtohead.model.precision import one_thread
 from headtohead.planning.pitfalls import find_pitfalls
-from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage import states
 from headtohead.storage.experiment import EXPERIMENT, Pitfall
@@ -130,9 +129,9 @@ def measure_notebook(
     Raises:
         HeadToHeadError: If the file cannot be read.
     """
-    config = recipe_config(recipe, current())
+    config = recipe_config(recipe)
     if data_file is not None and "file" in type(config.data.options).model_fields:
-        config = recipe_config(recipe, current(), [f"data.file={json.dumps(str(data_file))}"])
+        config = recipe_config(recipe, [f"data.file={json.dumps(str(data_file))}"])
     case, measured = Case(config, cache), []
     with one_thread():
         for pitfall in find_pitfalls(config):

@@ -14,7 +14,6 @@ from headtohead import data
 from headtohead.data import PreparedData
 from headtohead.model.quirks import decoder_input_lengths
 from headtohead.model.transformer import Transformer
-from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
 from headtohead.testing.checks.examination import MissingFilesError, require_files
 from headtohead.training.loop import split_tensors
@@ -58,7 +57,7 @@ class Case:
 
     def require_data(self) -> None:
         """Raise MissingFilesError unless the dataset's files are available."""
-        require_files(self.config.data, current(), self.cache)
+        require_files(self.config.data, self.cache)
 
     @property
     def has_data(self) -> bool:

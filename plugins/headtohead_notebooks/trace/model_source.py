@@ -80,7 +80,7 @@ def find_model(
     recipes = current().entries["recipe"]
     recipe = name.removeprefix("recipe/")
     if recipe in recipes:
-        config = recipe_config(recipe, current(), overrides)
+        config = recipe_config(recipe, overrides)
         data = prepare(config.data, cache_root())
         if reason := find_incompatibility(config, data.record["longest"]):
             raise HeadToHeadError(

@@ -86,8 +86,7 @@ def check_outcome(fault, file):
 def first_violation(entry):
     """Return the first violated invariant of an entry, or an empty text, with the configurations of `h2h check`."""
     subjects = [
-        (description, Subject(config))
-        for description, config in check_configurations(entry, current())
+        (description, Subject(config)) for description, config in check_configurations(entry)
     ]
     verdicts = {}
     for invariant in INVARIANTS:

@@ -110,7 +110,7 @@ def alarms(registry, entries=None):
     """Return the unexpected violations of entries without a fault."""
     violations = {}
     for entry in sound_entries(registry) if entries is None else entries:
-        _, config = next(check_configurations(entry, registry))
+        _, config = next(check_configurations(entry))
         subject = Subject(config)
         for invariant in INVARIANTS:
             verdict = evaluate(invariant, subject)

@@ -13,7 +13,7 @@ from typing import Any
 from headtohead.model.geometry import only_length
 from headtohead.planning.compatibility import find_incompatibility
 from headtohead.plugins.families import COMPONENTS
-from headtohead.plugins.registry import Registered, Registry
+from headtohead.plugins.registry import Registered, current
 from headtohead.schema.run_config import DataConfig, RunConfig, VocabularyConfig, changed
 from headtohead.testing import tiny_config
 from headtohead.testing.subject import LONGEST
@@ -28,41 +28,45 @@ DEFAULTS = "defaults"
 PATTERN = "every second decoder layer"
 """Description of the roles of an entry that alternates with the default entry."""
 
-MAX_WIDTH, MAX_HEADS, MAX_LAYERS, INNER_WIDTH = 16, 4, 2, 12
-"""Sizes to which a recipe's model is reduced; heads are then 4 wide."""
+MAX_WIDTH = 16
+"""Largest width of a recipe's model that is not reduced; heads are then 4 wide."""
+MAX_HEADS = 4
+MAX_LAYERS = 2
+INNER_WIDTH = 12
 
 
-def check_configurations(entry: Registered, registry: Registry) -> Iterator[tuple[str, RunConfig]]:
+def check_configurations(entry: Registered) -> Iterator[tuple[str, RunConfig]]:
     """Yield every small configuration that is compatible with an entry, after its description.
 
     The entry is used in the roles selected by its bare name, in both architectures; in an encoder-decoder also in all
     roles, in each role alone, and in a pattern of decoder layers.
     """
-    own: dict[str, Any] = {entry.family: entry.name}
-    choices = [
-        (DEFAULTS, own),
-        ("all layers in a decoder-only model", {**own, "architecture": "decoder-only"}),
-    ]
-    choices += [
-        (f"{entry.family} in {where}", {entry.family: roles})
-        for where, roles in role_variants(entry.family, entry.name, registry)
-    ]
-    choices += [
-        (f"{family} {name}", {**own, family: name})
-        for family in COMPONENTS
-        if family != entry.family and (family in TOKENWISE) == (entry.family in TOKENWISE)
-        for name in sorted(registry.entries[family])
-    ]
     seen = set()
-    for description, names in choices:
-        config, _ = compatible_config(names, registry)
-        text = "" if config is None else config.model_dump_json()
-        if config is not None and text not in seen:
+    for description, names in _choices(entry.family, entry.name):
+        config, _ = compatible_config(names)
+        if config is None:
+            continue
+        text = config.model_dump_json()
+        if text not in seen:
             seen.add(text)
             yield description, config
 
 
-def compatible_config(names: Mapping[str, Any], registry: Registry) -> tuple[RunConfig | None, str]:
+def _choices(family: str, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the arguments of `compatible_config` for every configuration with an entry, after their description."""
+    yield DEFAULTS, {family: name}
+    yield "all layers in a decoder-only model", {family: name, "architecture": "decoder-only"}
+    for where, roles in role_variants(family, name):
+        yield f"{family} in {where}", {family: roles}
+    for other in COMPONENTS:
+        # A token-wise entry is not affected by entries of attention.
+        if other == family or (other in TOKENWISE) != (family in TOKENWISE):
+            continue
+        for partner in sorted(current().entries[other]):
+            yield f"{other} {partner}", {family: name, other: partner}
+
+
+def compatible_config(names: Mapping[str, Any]) -> tuple[RunConfig | None, str]:
     """Return the small configuration of the given entries, or None with the reason of its incompatibility.
 
     ``names`` has entries by family, and fields of the section ``model``.
@@ -74,22 +78,30 @@ def compatible_config(names: Mapping[str, Any], registry: Registry) -> tuple[Run
     # The last target token is a label only.
     longest = {"source": LONGEST[0], "target": (only_length(config) or LONGEST[1]) + 1}
     reason = find_incompatibility(config, longest)
-    return (config, "") if reason is None else (None, reason)
+    if reason is not None:
+        return None, reason
+    return config, ""
 
 
-def role_variants(family: str, name: str, registry: Registry) -> list[tuple[str, dict[str, Any]]]:
+def role_variants(family: str, name: str) -> list[tuple[str, dict[str, Any]]]:
     """Return an entry in all roles, in each role alone, and in every second decoder layer; elsewhere are defaults.
 
     A masking is used only in the roles in which its bare name selects the masking itself. A causal mask in
     cross-attention would hide source words from the first target positions.
     """
     defaults = _default_names(family)
-    role_defaults = registry.find(family, name).entry.role_defaults if family == "masking" else {}
-    roles = [role for role in defaults if role_defaults.get(role, name) == name]
-    single = [(f"the {role} only", {**defaults, role: name}) for role in roles]
-    layers = [(PATTERN, {**defaults, "decoder": [defaults["decoder"], name]})]
-    per_layer = layers * ("decoder" in roles and family not in TOKENWISE)
-    return [("every role", {**defaults, **dict.fromkeys(roles, name)}), *single, *per_layer]
+    roles = list(defaults)
+    if family == "masking":
+        by_role = current().find(family, name).entry.role_defaults
+        roles = [role for role in defaults if by_role.get(role, name) == name]
+    variants: list[tuple[str, dict[str, Any]]] = []
+    variants.append(("every role", {**defaults, **dict.fromkeys(roles, name)}))
+    for role in roles:
+        variants.append((f"the {role} only", {**defaults, role: name}))
+    if "decoder" in roles and family not in TOKENWISE:
+        every_second = [defaults["decoder"], name]
+        variants.append((PATTERN, {**defaults, "decoder": every_second}))
+    return variants
 
 
 @cache

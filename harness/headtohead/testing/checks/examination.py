@@ -13,7 +13,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.model.precision import one_thread
 from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.plugins.dataset import Dataset
-from headtohead.plugins.registry import Registered, Registry, current, require_override
+from headtohead.plugins.registry import Registered, current, require_override
 from headtohead.schema.run_config import DataConfig
 from headtohead.storage.experiment import Pitfall
 from headtohead.testing import INVARIANTS, Invariant, Subject, Verdict
@@ -77,37 +77,39 @@ class Examination:
         return {
             "name": self.name,
             "sound": self.is_sound,
-            "invariants": [
-                {
-                    "invariant": invariant.name,
-                    "statement": invariant.statement,
-                    "outcome": verdict.outcome,
-                    "number": verdict.number if math.isfinite(verdict.number or 0.0) else None,
-                    "reason": verdict.reason,
-                    "cause": verdict.cause,
-                    "example": verdict.counterexample,
-                    "error": verdict.error,
-                }
-                for invariant, verdict in self.results
-            ],
+            "invariants": [_result_to_json(check, verdict) for check, verdict in self.results],
             "pitfalls": [dict(vars(pitfall)) for pitfall in self.pitfalls],
             "not_checked": list(self.gaps),
         }
+
+
+def _result_to_json(check: Invariant | Statement, verdict: Verdict) -> dict[str, Any]:
+    number = verdict.number
+    if number is not None and not math.isfinite(number):
+        number = None
+    return {
+        "invariant": check.name,
+        "statement": check.statement,
+        "outcome": verdict.outcome,
+        "number": number,
+        "reason": verdict.reason,
+        "cause": verdict.cause,
+        "example": verdict.counterexample,
+        "error": verdict.error,
+    }
 
 
 class MissingFilesError(HeadToHeadError):
     """The data is not available; the message names the missing file."""
 
 
-def require_files(config: DataConfig, registry: Registry, cache: Path) -> None:
+def require_files(config: DataConfig, cache: Path) -> None:
     """Raise MissingFilesError unless the files of a dataset are available without a download."""
-    dataset = registry.dataset(config.dataset)
+    dataset = current().dataset(config.dataset)
     if dataset.cache_key.__func__ is Dataset.cache_key.__func__:  # type: ignore[attr-defined]
         return  # without a cache key, the dataset is generated or ships with its plugin
-    if (
-        dataset.cache_key(config.options, loaded_split(dataset, config.split), cache / "downloads")
-        is None
-    ):
+    split = loaded_split(dataset, config.split)
+    if dataset.cache_key(config.options, split, cache / "downloads") is None:
         raise MissingFilesError(
             f"no file: name one of {config.dataset} with --set data.file=PATH, or fetch it "
             f"with h2h data fetch {config.dataset}"
@@ -115,13 +117,12 @@ def require_files(config: DataConfig, registry: Registry, cache: Path) -> None:
 
 
 def examine(
-    entry: Registered, registry: Registry, cache: Path, overrides: Sequence[str], verdicts: Verdicts
+    entry: Registered, cache: Path, overrides: Sequence[str], verdicts: Verdicts
 ) -> Examination:
     """Evaluate every invariant of an entry's family; for a recipe, also find its pitfalls.
 
     Args:
         entry: The entry.
-        registry: The registry of this process.
         cache: Folder of prepared data; nothing is downloaded.
         overrides: Fields of a recipe or dataset to override, such as ``"data.file=spa.txt"``.
         verdicts: Verdicts of other entries of this registry; new verdicts are added.
@@ -129,31 +130,38 @@ def examine(
     Raises:
         HeadToHeadError: If the entry is incompatible with every small configuration, or a dataset cannot be loaded.
     """
-    name = entry.label
     if entry.family == "dataset":
-        subject = _dataset_subject(entry, registry, cache, overrides)
-        return Examination(
-            name,
-            tuple((invariant, evaluate(invariant, subject)) for invariant in DATASET_INVARIANTS),
-        )
+        return _examine_dataset(entry, cache, overrides)
     require_override(entry)
     with one_thread():
         if entry.family == "recipe":
-            config = recipe_config(entry.name, registry, overrides)
-            subject_of_recipe = Subject(reduced(config))
-            results = [
-                (invariant, evaluate(invariant, subject_of_recipe)) for invariant in INVARIANTS
-            ]
-            return Examination(name, tuple(results), find_pitfalls(config))
-        subjects = [
-            (description, Subject(config))
-            for description, config in check_configurations(entry, registry)
-        ]
-        if not subjects:
-            raise HeadToHeadError(f"{name} is incompatible with every small configuration")
-        return Examination(
-            name, tuple((each, worst_verdict(each, subjects, verdicts)) for each in INVARIANTS)
-        )
+            return _examine_recipe(entry, overrides)
+        return _examine_component(entry, verdicts)
+
+
+def _examine_dataset(entry: Registered, cache: Path, overrides: Sequence[str]) -> Examination:
+    subject = _dataset_subject(entry, cache, overrides)
+    results = [(invariant, evaluate(invariant, subject)) for invariant in DATASET_INVARIANTS]
+    return Examination(entry.label, tuple(results))
+
+
+def _examine_recipe(entry: Registered, overrides: Sequence[str]) -> Examination:
+    config = recipe_config(entry.name, overrides)
+    subject = Subject(reduced(config))
+    results = [(invariant, evaluate(invariant, subject)) for invariant in INVARIANTS]
+    return Examination(entry.label, tuple(results), find_pitfalls(config))
+
+
+def _examine_component(entry: Registered, verdicts: Verdicts) -> Examination:
+    subjects = []
+    for description, config in check_configurations(entry):
+        subjects.append((description, Subject(config)))
+    if not subjects:
+        raise HeadToHeadError(f"{entry.label} is incompatible with every small configuration")
+    results = []
+    for invariant in INVARIANTS:
+        results.append((invariant, worst_verdict(invariant, subjects, verdicts)))
+    return Examination(entry.label, tuple(results))
 
 
 def evaluate(invariant: Invariant, subject: Subject | DatasetSubject) -> Verdict:
@@ -174,40 +182,39 @@ def worst_verdict(
     evaluated per role only, and invariants that train stacks once.
     """
     if invariant.name not in OF_LOGITS:
-        subjects = [each for each in subjects if not each[0].endswith(PATTERN)]
-    if (
-        invariant.scope != "combination"
-    ):  # the descriptions of subjects with default entries in the other families
-        subjects = [
-            each for each in subjects if each[0] == DEFAULTS or " in " in each[0]
-        ] or subjects
-    found = []
-    for description, subject in subjects[: 1 if invariant.scope == "training" else None]:
-        key = subject.config.model_dump_json(), invariant.name
+        subjects = [(text, subject) for text, subject in subjects if not text.endswith(PATTERN)]
+    if invariant.scope != "combination":
+        # The descriptions of subjects with default entries in the other families.
+        alone = [
+            (text, subject) for text, subject in subjects if text == DEFAULTS or " in " in text
+        ]
+        subjects = alone or subjects
+    if invariant.scope == "training":
+        subjects = subjects[:1]
+    evaluated = []
+    for description, subject in subjects:
+        key = (subject.config.model_dump_json(), invariant.name)
         if key not in verdicts:
             verdicts[key] = evaluate(invariant, subject)
         verdict = verdicts[key]
-        if verdict.outcome == "violated":
-            return (
-                verdict
-                if description == DEFAULTS
-                else replace(verdict, reason=f"{verdict.reason} ({description})")
-            )
-        found.append(verdict)
-    return found[0]
+        if verdict.outcome != "violated":
+            evaluated.append(verdict)
+        elif description == DEFAULTS:
+            return verdict
+        else:
+            return replace(verdict, reason=f"{verdict.reason} ({description})")
+    return evaluated[0]
 
 
-def _dataset_subject(
-    entry: Registered, registry: Registry, cache: Path, overrides: Sequence[str]
-) -> DatasetSubject:
-    config = dataset_config(entry.name, registry, overrides)
+def _dataset_subject(entry: Registered, cache: Path, overrides: Sequence[str]) -> DatasetSubject:
+    config = dataset_config(entry.name, overrides)
     try:
-        require_files(config, registry, cache)
-        dataset = registry.dataset(entry.name)
+        require_files(config, cache)
+        dataset = current().dataset(entry.name)
         return DatasetSubject.load(entry.name, dataset, config.options, cache / "downloads")
     except HeadToHeadError:
         raise
     except Exception as error:
         raise HeadToHeadError(
-            f"{entry.label} cannot be loaded: {registry.describe(error)}"
+            f"{entry.label} cannot be loaded: {current().describe(error)}"
         ) from error

@@ -25,23 +25,25 @@ def examine_experiment(plan: Plan, stacks: Sequence[Sequence[PlannedRun]]) -> It
             continue
         longest = plan.prepared[variant.data_hash].record["longest"]
         verdicts = small_verdicts(variant.config, longest)
-        results = tuple((by_name[name], verdict) for name, verdict in verdicts.items())
-        yield Examination(f"{variant.slug}, at small sizes", results)
-    largest: dict[str, tuple[PlannedStack, str]] = {}
+        results = [(by_name[name], verdict) for name, verdict in verdicts.items()]
+        yield Examination(f"{variant.slug}, at small sizes", tuple(results))
+    largest: dict[str, PlannedStack] = {}
+    variants: dict[str, str] = {}
     for runs in stacks:
         stack = PlannedStack.of(plan, runs)
         key = stack_key(stack)
-        if key not in largest or len(stack.seeds) > len(largest[key][0].seeds):
-            largest[key] = stack, ", ".join(sorted({run.variant for run in runs}))
-    for stack, names in largest.values():
-        yield _examine(stack, names)
+        if key not in largest or len(stack.seeds) > len(largest[key].seeds):
+            largest[key] = stack
+            variants[key] = ", ".join(sorted({run.variant for run in runs}))
+    for key, stack in largest.items():
+        yield _examine(stack, variants[key])
 
 
 def _examine(stack: PlannedStack, variants: str) -> Examination:
     findings = examine_stack(stack)
-    results = [
-        (Statement(finding.name, STATEMENTS[finding.check]), finding.verdict)
-        for finding in findings.found
-    ]
+    results = []
+    for finding in findings.found:
+        statement = Statement(finding.name, STATEMENTS[finding.check])
+        results.append((statement, finding.verdict))
     name = f"{variants}, as trained: {findings.sizes}"
     return Examination(name, tuple(results), gaps=tuple(findings.not_checked))

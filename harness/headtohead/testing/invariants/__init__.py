@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import chain
+from types import ModuleType
+
 from headtohead.testing.invariant import Invariant
 from headtohead.testing.invariants import (
     arithmetic,
@@ -29,9 +32,12 @@ _TOPICS = (
     trained_stacks,
 )
 
-INVARIANTS: tuple[Invariant, ...] = tuple(
-    value for topic in _TOPICS for value in vars(topic).values() if isinstance(value, Invariant)
-)
+
+def _invariants_of(topic: ModuleType) -> list[Invariant]:
+    return [value for value in vars(topic).values() if isinstance(value, Invariant)]
+
+
+INVARIANTS: tuple[Invariant, ...] = tuple(chain.from_iterable(map(_invariants_of, _TOPICS)))
 
 TRAINING = frozenset(invariant.name for invariant in INVARIANTS if invariant.scope == "training")
 """Names of invariants that train stacks; they cost as much as all others together."""

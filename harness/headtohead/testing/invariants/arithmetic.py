@@ -60,65 +60,65 @@ PATHS = (forward, explicit_forward)
 @invariant("loss", scope="entry")
 def smoothed_loss_equals_torch_cross_entropy(subject: Subject) -> Verdict:
     """The label-smoothed mean token loss of each member and its gradients equal those of torch.nn.CrossEntropyLoss."""
-    model, sentences = subject.model, subject.sentences
+    sentences = subject.sentences
     with torch.no_grad():
-        output = model.hidden(model.batch_of(*vars(sentences).values()))
+        output = subject.model.hidden(subject.model.batch_of(*sentences.tensors))
     labels = sentences.target.where(sentences.target_nonpad, IGNORE_INDEX).flatten(1)
     num_labels = sentences.target_nonpad.flatten(1).sum(1).to(output.dtype)
-    weight, bias = model.output_map
-    leaves = [
-        tensor.detach().requires_grad_()
-        for tensor in (output.flatten(1, 2), weight, bias)
-        if tensor is not None
-    ]
+    weight, bias = subject.model.output_map
+    hidden = output.flatten(1, 2).detach().requires_grad_()
+    weight = weight.detach().requires_grad_()
+    leaves = [hidden, weight]
+    if bias is not None:
+        bias = bias.detach().requires_grad_()
+        leaves.append(bias)
     differences = []
     for smoothing in (0.0, 0.1):
-        hidden, matrix, *shift = leaves
-        result = loss_gradients(
-            hidden, matrix, shift[0] if shift else None, labels, num_labels, LossTerms(smoothing)
-        )
-        logits = sum(shift, hidden @ matrix)
+        result = loss_gradients(hidden, weight, bias, labels, num_labels, LossTerms(smoothing))
+        logits = hidden @ weight
+        if bias is not None:
+            logits = logits + bias
         cross_entropy = torch.nn.CrossEntropyLoss(label_smoothing=smoothing)
-        expected = torch.stack(
-            [cross_entropy(*member) for member in zip(logits, labels, strict=True)]
-        )
-        by_autograd = torch.autograd.grad(expected.sum(), leaves)
-        found = (result.hidden, result.weight, result.bias)
-        for value, reference in zip(
-            (result.losses, *found), (expected.detach(), *by_autograd), strict=False
-        ):
-            assert value is not None
-            differences.append(float((value - reference).abs().max()))
+        by_member = zip(logits, labels, strict=True)
+        losses = torch.stack([cross_entropy(*member) for member in by_member])
+        differences.append(float((result.losses - losses.detach()).abs().max()))
+        computed = (result.hidden, result.weight, result.bias)
+        by_autograd = torch.autograd.grad(losses.sum(), leaves)
+        for gradient, expected in zip(computed, by_autograd, strict=False):
+            assert gradient is not None
+            differences.append(float((gradient - expected).abs().max()))
     return within(differences, "difference from torch.nn.CrossEntropyLoss")
 
 
 @invariant("unlabelled", scope="entry")
 def positions_without_a_label_have_no_gradient(subject: Subject) -> Verdict:
     """Losses and gradients are those of the labelled positions, with logits at all positions or at these alone."""
-    model, sentences = subject.model, subject.sentences
-    chosen = torch.rand(sentences.target.shape, generator=torch.Generator().manual_seed(43)) < HALF
+    model = subject.model
+    sentences = subject.sentences
+    generator = torch.Generator().manual_seed(43)
+    chosen = torch.rand(sentences.target.shape, generator=generator) < HALF
     chosen[..., 0] = True
     labels = sentences.target.where(chosen & sentences.target_nonpad, IGNORE_INDEX)
-    batch = replace(model.batch_of(*vars(sentences).values()), labels=labels)
+    batch = replace(model.batch_of(*sentences.tensors), labels=labels)
     num_labels = batch.num_labels.sum(1).double()
-    is_label = torch.nn.functional.one_hot(labels.clamp(min=0), model.vocab_sizes.target) * (
-        labels >= 0
-    ).unsqueeze(-1)
+    one_hot = torch.nn.functional.one_hot(labels.clamp(min=0), model.vocab_sizes.target)
+    is_label = one_hot * (labels >= 0).unsqueeze(-1)
     logits = forward(model, sentences)
     z = subject.config.train.z_loss * logits.logsumexp(-1, keepdim=True).square()
     losses = ((z - logits.log_softmax(-1)) * is_label).flatten(1).sum(1) / num_labels
     expected = gradients(model, losses)
     differences = []
     for selects in (False, True):
-        found = backward_loss(model, batch, int(num_labels.max()), num_labels, 0.0, selects)
-        differences.append(float((found - losses.detach()).abs().max()))
+        computed = backward_loss(model, batch, int(num_labels.max()), num_labels, 0.0, selects)
+        differences.append(float((computed - losses.detach()).abs().max()))
         for name, parameter in model.named_parameters():
-            gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            gradient = parameter.grad
+            if gradient is None:
+                gradient = torch.zeros_like(parameter)
             differences.append(float((gradient - expected[name]).abs().max()))
         model.zero_grad()
-    return within(
-        differences, "difference from the loss of the labelled positions and its gradients"
-    )
+    quantity = "difference from the loss of the labelled positions and its gradients"
+    return within(differences, quantity)
 
 
 @invariant("derivative", scope="entry")
@@ -141,12 +141,14 @@ def _relative_difference(subject: Subject, seed: int) -> float:
     model = subject.build(subject.seeds)
     generator = torch.Generator().manual_seed(seed)
     weights = subject.random_weights(generator)
-    direction = {
-        name: torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
-        for name, parameter in model.named_parameters()
-    }
+    direction: dict[str, Tensor] = {}
+    for name, parameter in model.named_parameters():
+        shape = parameter.shape
+        direction[name] = torch.randn(shape, generator=generator, dtype=torch.float64)
     gradient = gradients(model, forward(model, subject.sentences), weights)
-    expected = sum(float((gradient[name] * direction[name]).sum()) for name in direction)
+    expected = 0.0
+    for name, step in direction.items():
+        expected += float((gradient[name] * step).sum())
 
     @torch.no_grad()
     def after_step(step: float) -> float:
@@ -154,8 +156,10 @@ def _relative_difference(subject: Subject, seed: int) -> float:
             parameter.add_(step * direction[name])
         return float((forward(model, subject.sentences) * weights).sum())
 
-    ahead, behind = after_step(STEP), after_step(-2 * STEP)
-    return abs((ahead - behind) / (2 * STEP) - expected) / max(1.0, abs(expected))
+    ahead = after_step(STEP)
+    behind = after_step(-2 * STEP)  # from ahead
+    slope = (ahead - behind) / (2 * STEP)
+    return abs(slope - expected) / max(1.0, abs(expected))
 
 
 @invariant("precision", scope="entry")
@@ -167,14 +171,12 @@ def nothing_is_computed_in_single_precision(subject: Subject) -> Verdict:
         model = Transformer(subject.config, subject.seeds, *subject.vocab_sizes).double().eval()
         _copy_weights(model, subject.model)
         converted = [path(model, subject.sentences) for path in PATHS]
-    nonpad, quantity = (
-        subject.sentences.target_nonpad,
-        "change of logits by computing float32 numbers in float64",
-    )
-    pairs = zip(converted, original, strict=True)
-    return worst(
-        *(within(logit_changes(a - b, nonpad), quantity, LOGITS, ROUNDING) for a, b in pairs)
-    )
+    quantity = "change of logits by computing float32 numbers in float64"
+    verdicts = []
+    for logits, reference in zip(converted, original, strict=True):
+        change = logit_changes(logits - reference, subject.sentences.target_nonpad)
+        verdicts.append(within(change, quantity, LOGITS, ROUNDING))
+    return worst(*verdicts)
 
 
 def _copy_weights(model: Transformer, original: Transformer) -> None:
@@ -184,11 +186,11 @@ def _copy_weights(model: Transformer, original: Transformer) -> None:
         parameter.copy_(value)
     for name, buffer in model.named_buffers():
         source = buffers[name]
-        close = buffer.shape == source.shape and (buffer - source).abs() <= 1e-5 * (
-            1 + source.abs()
-        )
-        if close is False or not bool(close.all()):
-            buffer.copy_(source)
+        if buffer.shape == source.shape:
+            tolerance = 1e-5 * (1 + source.abs())
+            if bool(((buffer - source).abs() <= tolerance).all()):
+                continue  # computed from the configuration, with other rounding
+        buffer.copy_(source)
 
 
 @contextmanager
@@ -212,11 +214,13 @@ _CASTS: Mapping[Callable[..., Any], Callable[..., Any]] = dict.fromkeys(
 class _Float64Mode(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         def widened(argument: Any) -> Any:
-            narrow = isinstance(argument, torch.dtype) and argument in _NARROW
-            return torch.float64 if narrow else argument
+            if isinstance(argument, torch.dtype) and argument in _NARROW:
+                return torch.float64
+            return argument
 
+        positional = [widened(argument) for argument in args]
         named = {name: widened(argument) for name, argument in (kwargs or {}).items()}
-        return _CASTS.get(func, func)(*map(widened, args), **named)
+        return _CASTS.get(func, func)(*positional, **named)
 
 
 @invariant("any-device", scope="entry")
@@ -240,17 +244,17 @@ def every_precision_and_the_meta_device_work(subject: Subject) -> Verdict:
     logits = forward(single, subject.sentences)
     if logits.dtype != torch.float32:
         return violated(f"float32 weights give {str(logits.dtype).removeprefix('torch.')} logits")
+    nonpad = subject.sentences.target_nonpad
     size = max(1.0, float(subject.reference_logits.abs().max()))
-    change = logit_changes(
-        (logits.detach() - subject.reference_logits) / size, subject.sentences.target_nonpad
-    )
+    difference = (logits.detach() - subject.reference_logits) / size
+    change = logit_changes(difference, nonpad)
     logits.sum().backward()
     with torch.autocast("cpu", torch.bfloat16):
         half = forward(single, subject.sentences)
     half.float().sum().backward()
     return worst(
         within(change, "relative difference between float32 and float64 logits", LOGITS, SINGLE),
-        _all_finite([half[subject.sentences.target_nonpad]], "non-finite logits in bfloat16"),
+        _all_finite([half[nonpad]], "non-finite logits in bfloat16"),
     )
 
 
@@ -259,23 +263,23 @@ def numbers_stay_finite(subject: Subject) -> Verdict:
     """Outputs and gradients are finite for one token, and in float32 for large activations."""
     single = Transformer(subject.config, subject.seeds, *subject.vocab_sizes).eval()
     single.load_state_dict(subject.model.state_dict())
-    verdicts, quantity = [], "non-finite outputs and gradients at activations of size 1000"
+    quantity = "non-finite outputs and gradients at activations of size 1000"
+    verdicts = []
     for role in subject.config.entries("norm"):
-        layer, tokens = (
-            first_layer(single, role),
-            (subject.activations(role)[0][:, 0] * LARGE).float(),
-        )
-        for module in map(unshared, (layer.feed_forward, layer.attention_branch.norm)):
+        layer = first_layer(single, role)
+        x, _ = subject.activations(role)
+        tokens = (x[:, 0] * LARGE).float()
+        for part in (layer.feed_forward, layer.attention_branch.norm):
+            module = unshared(part)
             output = module(tokens)
-            found = [output.detach(), *gradients(module, output).values()]
-            verdicts.append(_all_finite(found, quantity).in_role(role))
+            tensors = [output.detach(), *gradients(module, output).values()]
+            verdicts.append(_all_finite(tensors, quantity).in_role(role))
     for role in subject.roles:
         attention = attention_of(single, role)
-        x, memory = (
-            None if value is None else (value * LARGE).float()
-            for value in subject.activations(role)
-        )
-        assert x is not None
+        x, memory = subject.activations(role)
+        x = (x * LARGE).float()
+        if memory is not None:
+            memory = (memory * LARGE).float()
         context = subject.attention_context(role, mask=subject.mask(role))
         tensors = []
         for record in (None, lambda name, value: None):
@@ -283,9 +287,11 @@ def numbers_stay_finite(subject: Subject) -> Verdict:
             tensors += [output.detach(), *gradients(attention, output).values()]
         verdicts.append(_all_finite(tensors, quantity).in_role(role))
     if subject.only_length is None:
-        logits = forward(subject.model, subject.random_sentences((((1, 1),),) * len(subject.seeds)))
+        one_token = subject.random_sentences((((1, 1),),) * len(subject.seeds))
+        logits = forward(subject.model, one_token)
+        tensors = [logits, *gradients(subject.model, logits).values()]
         quantity = "non-finite logits and gradients of one source token and one target token"
-        verdicts.append(_all_finite([logits, *gradients(subject.model, logits).values()], quantity))
+        verdicts.append(_all_finite(tensors, quantity))
     return worst(*verdicts)
 
 
@@ -306,28 +312,26 @@ def dropout_acts_in_training_only(subject: Subject) -> Verdict:
 
 
 def _dropout_verdicts(subject: Subject, field: str) -> Iterator[Verdict]:
-    model = Transformer(
-        changed(subject.config, model={field: RATE}), subject.seeds, *subject.vocab_sizes
-    )
+    config = changed(subject.config, model={field: RATE})
+    model = Transformer(config, subject.seeds, *subject.vocab_sizes)
     model.double().load_state_dict(subject.model.state_dict())
     model.eval()
     nonpad = subject.sentences.target_nonpad
     for path in PATHS:
         difference = path(model, subject.sentences) - subject.reference_logits
-        yield within(
-            logit_changes(difference, nonpad), f"change of logits in evaluation by {field}", LOGITS
-        )
+        quantity = f"change of logits in evaluation by {field}"
+        yield within(logit_changes(difference, nonpad), quantity, LOGITS)
     if any(not subject.attention(role).style.projects for role in subject.roles):
         return  # among activations of 1e9, a change may be below every threshold
     model.train()
     # The state of sampled positions: restoring it leaves dropout as the only difference between two passes.
-    parameters = {name for name, _ in model.named_parameters()}
-    buffers = {
-        name: value.clone() for name, value in model.state_dict().items() if name not in parameters
-    }
-    passes = []
-    for _ in range(2):
-        model.load_state_dict(buffers, strict=False)
-        passes.append(forward(model, subject.sentences)[nonpad])
-    between = float((passes[0] - passes[1]).abs().max())
-    yield beyond(between, f"change of logits between two training passes by {field}")
+    parameters = dict(model.named_parameters())
+    buffers: dict[str, Tensor] = {}
+    for name, value in model.state_dict().items():
+        if name not in parameters:
+            buffers[name] = value.clone()
+    first = forward(model, subject.sentences)[nonpad]
+    model.load_state_dict(buffers, strict=False)
+    second = forward(model, subject.sentences)[nonpad]
+    change = float((first - second).abs().max())
+    yield beyond(change, f"change of logits between two training passes by {field}")

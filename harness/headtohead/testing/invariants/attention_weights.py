@@ -25,6 +25,8 @@ from headtohead.testing.subject import (
     force_kernel,
     forward,
     gradients,
+    key_inputs,
+    with_key_inputs,
     with_mask_value,
 )
 from headtohead.testing.verdict import EXACT, Verdict, beyond, does_not_apply, within, worst
@@ -34,11 +36,15 @@ ROW = ("member", "sentence", "head", "query")
 ROUNDING = 1e-5
 """Accuracy of outputs and gradients after 1e9 was subtracted from float64 scores."""
 
-TOKENS, HEADS = 64, 8
-"""Tokens per sentence, and the smallest number of heads over members and sentences, for the variance of scores."""
+TOKENS = 64
+"""Tokens per sentence, for the variance of scores."""
+HEADS = 8
+"""Smallest number of heads over members and sentences, for the variance of scores."""
 
-LOWEST, HIGHEST = 0.8, 1.25
-"""Bounds of the standard deviation, measured on 64 by 64 pairs in every head."""
+LOWEST = 0.8
+"""Lower bound of the standard deviation, measured on 64 by 64 pairs in every head."""
+HIGHEST = 1.25
+"""Upper bound of the standard deviation."""
 
 NO_SCORES = "the style masks its inputs and has no scores"
 
@@ -46,24 +52,27 @@ NO_SCORES = "the style masks its inputs and has no scores"
 @invariant("parity")
 def fused_path_equals_explicit_path(subject: Subject) -> Verdict:
     """Fused and explicit path agree at non-padding positions, forward and backward, for every mask value."""
-    model, sentences = subject.model, subject.sentences
+    model = subject.model
+    sentences = subject.sentences
     if "fused" not in model.paths.values():
         return does_not_apply("the variant trains on the explicit path")
-    masked = any(not subject.mask(role).all() for role in model.paths)
+    has_masked_keys = any(not subject.mask(role).all() for role in model.paths)
     nonpad = sentences.target_nonpad
     weights = subject.random_weights(17)
     differences = []
-    for mask_value in MASK_VALUES if masked else MASK_VALUES[:1]:
+    for mask_value in MASK_VALUES if has_masked_keys else MASK_VALUES[:1]:
         with with_mask_value(model, mask_value):
             explicit = explicit_forward(model, sentences)
             expected = gradients(model, explicit, weights)
             for kernel in KERNELS:
                 with force_kernel(kernel):
                     fused = forward(model, sentences)
-                differences.append(float((fused - explicit).detach()[nonpad].abs().max()))
+                difference = (fused - explicit).detach()[nonpad]
+                differences.append(float(difference.abs().max()))
                 for name, gradient in gradients(model, fused, weights).items():
                     size = expected[name].abs().max().clamp(min=1.0)
-                    differences.append(float((gradient - expected[name]).abs().max() / size))
+                    largest = (gradient - expected[name]).abs().max()
+                    differences.append(float(largest / size))
     return within(differences, "difference between fused and explicit path, outputs and gradients")
 
 
@@ -71,7 +80,8 @@ def fused_path_equals_explicit_path(subject: Subject) -> Verdict:
 @torch.no_grad()
 def queries_depend_on_exactly_the_visible_keys(subject: Subject, role: str) -> Verdict:
     """Changing a key changes the output of a query if and only if the mask shows the key to it."""
-    attention, mask = subject.attention(role), subject.mask(role)
+    attention = subject.attention(role)
+    mask = subject.mask(role)
     if not attention.style.projects:
         return does_not_apply("the style masks its inputs itself")
     if attention.self_attention and overrides(attention.style, Attention, "mix_tokens"):
@@ -80,30 +90,27 @@ def queries_depend_on_exactly_the_visible_keys(subject: Subject, role: str) -> V
     context = subject.attention_context(role, mask=mask)
     before, _ = attention(x, memory, context)
     changes = []
-    for key in range(subject.times(role)[1]):
-        inputs = (x if memory is None else memory).clone()
-        inputs[:, :, key] = inputs[:, :, key].flip(-1) + 0.5
-        after, _ = attention(*((inputs, None) if memory is None else (x, inputs)), context)
+    for key in range(mask.shape[-1]):
+        keys = key_inputs(x, memory).clone()
+        keys[:, :, key] = keys[:, :, key].flip(-1) + 0.5
+        after, _ = attention(*with_key_inputs(x, memory, keys), context)
         changes.append((after - before).abs().amax(-1))
     change = torch.stack(changes, dim=-1)
-    other = torch.ones_like(mask)
+    is_other = torch.ones_like(mask)
     if attention.self_attention:
-        other = other & ~torch.eye(mask.shape[-1], dtype=torch.bool)
+        is_other = is_other & ~torch.eye(mask.shape[-1], dtype=torch.bool)
     has_key = mask.any(-1, keepdim=True)
     if attention.style.position_dependent or "content_bias" in subject.positional(role).mechanisms:
         # A padding query may depend on the padding before it.
         has_key = has_key & mask.diagonal(dim1=-2, dim2=-1).unsqueeze(-1)
     axes = ("member", "sentence", "query", "key")
-    hidden = change * (~mask & other & has_key)
+    by_hidden = change * (~mask & is_other & has_key)
+    # Infinite if the mask shows every query only its own key.
+    by_visible = change.where(mask & is_other, torch.inf)
+    quantity = "smallest change of an output by a visible key"
     return worst(
-        within(hidden, "change of an output by a hidden key", axes),
-        # Infinite if the mask shows every query only its own key.
-        beyond(
-            change.where(mask & other, torch.inf),
-            "smallest change of an output by a visible key",
-            axes,
-            EXACT,
-        ),
+        within(by_hidden, "change of an output by a hidden key", axes),
+        beyond(by_visible, quantity, axes, EXACT),
     )
 
 
@@ -111,7 +118,8 @@ def queries_depend_on_exactly_the_visible_keys(subject: Subject, role: str) -> V
 @torch.no_grad()
 def scores_of_random_heads_have_variance_one(subject: Subject, role: str) -> Verdict:
     """Scores of unit-variance queries and keys have the standard deviation that the style declares."""
-    style, geometry = subject.attention(role).style, subject.attention(role).context.geometry
+    style = subject.attention(role).style
+    geometry = style.context.geometry
     if style.temperature is None:
         return does_not_apply("the style declares that its scores have no fixed variance")
     if not (style.projects and geometry.key_width):
@@ -119,9 +127,11 @@ def scores_of_random_heads_have_variance_one(subject: Subject, role: str) -> Ver
     # At initialisation, since trained parameters may change the standard deviation.
     initial = type(style)(style.options, style.context).double()
     generator = torch.Generator().manual_seed(29)
-    members, heads = style.context.members, geometry.heads
-    shape = (members, -(-HEADS // (members * heads)), heads, TOKENS, geometry.key_width)
-    q, k = (torch.randn(shape, generator=generator, dtype=torch.float64) for _ in range(2))
+    members = style.context.members
+    sentences = -(-HEADS // (members * geometry.heads))
+    shape = (members, sentences, geometry.heads, TOKENS, geometry.key_width)
+    q = torch.randn(shape, generator=generator, dtype=torch.float64)
+    k = torch.randn(shape, generator=generator, dtype=torch.float64)
     positions = torch.arange(TOKENS).unsqueeze(0)
 
     def scores(q: Tensor, k: Tensor) -> Tensor:
@@ -131,7 +141,8 @@ def scores_of_random_heads_have_variance_one(subject: Subject, role: str) -> Ver
     products = scores(q, k) - constant
     for doubled in (scores(2 * q, k) - constant, scores(q, 2 * k) - constant):
         error = float((doubled - 2 * products).abs().max())
-        if not error <= EXACT * max(1.0, float(products.abs().max())):
+        largest = max(1.0, float(products.abs().max()))
+        if not error <= EXACT * largest:
             return does_not_apply("scores are not products of queries and keys")
     ratio = float(products.std()) / style.temperature
     quantity = "standard deviation of the scores of random queries and keys"
@@ -141,9 +152,8 @@ def scores_of_random_heads_have_variance_one(subject: Subject, role: str) -> Ver
         f"scores of heads of width {geometry.key_width} have a standard deviation of {ratio:.3g}; the geometry's scale "
         f"is {geometry.scale:.3g}, key_width ** -0.5 is {geometry.key_width**-0.5:.3g}"
     )
-    return Verdict(
-        "violated", ratio, f"expected {LOWEST} to {HIGHEST}: {quantity}", counterexample=example
-    )
+    reason = f"expected {LOWEST} to {HIGHEST}: {quantity}"
+    return Verdict("violated", ratio, reason, counterexample=example)
 
 
 @role_invariant("masked-rows")
@@ -172,17 +182,17 @@ def _check_masked_rows(subject: Subject, role: str, mask_value: str) -> Verdict:
     recorded: dict[str, Tensor] = {}
     explicit, _ = attention(x, memory, context, None, recorded.__setitem__)
     weights = recorded["weights"]
-    predicted = {
-        "-inf": lambda: torch.zeros_like(weights),
-        "-1e9": lambda: torch.full_like(weights, 1 / mask.shape[-1]),
-        "additive": lambda: recorded["scores"].softmax(-1),
-    }[mask_value]()
+    if mask_value == "-inf":
+        predicted = torch.zeros_like(weights)
+    elif mask_value == "-1e9":
+        predicted = torch.full_like(weights, 1 / mask.shape[-1])
+    else:
+        predicted = recorded["scores"].softmax(-1)
     rows = (~mask.any(-1)).unsqueeze(2).expand(weights.shape[:-1])
 
     def input_gradients(output: Tensor) -> tuple[Tensor, ...]:
-        return torch.autograd.grad(
-            output.square().sum(), inputs, allow_unused=True, materialize_grads=True
-        )
+        total = output.square().sum()
+        return torch.autograd.grad(total, inputs, allow_unused=True, materialize_grads=True)
 
     differences = [(weights - predicted)[rows].detach()]
     expected = input_gradients(explicit)
@@ -190,14 +200,11 @@ def _check_masked_rows(subject: Subject, role: str, mask_value: str) -> Verdict:
         with force_kernel(kernel):
             fused, _ = attention(x, memory, context)
         differences.append((fused - explicit).detach())
-        differences += [
-            mine - other for mine, other in zip(input_gradients(fused), expected, strict=True)
-        ]
-    return within(
-        [float(difference.abs().max()) for difference in differences],
-        f"mask value {mask_value}: difference of masked rows from prediction",
-        bound=ROUNDING if mask_value == "additive" else EXACT,
-    )
+        for gradient, reference in zip(input_gradients(fused), expected, strict=True):
+            differences.append(gradient - reference)
+    largest = [float(difference.abs().max()) for difference in differences]
+    quantity = f"mask value {mask_value}: difference of masked rows from prediction"
+    return within(largest, quantity, bound=ROUNDING if mask_value == "additive" else EXACT)
 
 
 @role_invariant("masked-keys")
@@ -208,9 +215,8 @@ def a_masked_key_has_no_weight(subject: Subject, role: str) -> Verdict:
     mask = _random_mask(subject, role)
     with with_mask_value(subject.model, "-inf"):
         weights = _record(subject, role, mask)["weights"].abs()
-    return within(
-        weights * ~mask.unsqueeze(2), "largest weight of a masked key", (*ROW, "key"), 0.0
-    )
+    of_masked = weights * ~mask.unsqueeze(2)
+    return within(of_masked, "largest weight of a masked key", (*ROW, "key"), 0.0)
 
 
 def _random_mask(subject: Subject, role: str) -> Tensor:
@@ -247,35 +253,36 @@ def weights_times_values_are_the_output(subject: Subject, role: str) -> Verdict:
     The encoding's additions to the values, the style's ``post_heads`` and the output projection
     are applied as in the model.
     """
+    attention = subject.attention(role)
+    style = attention.style
     mask = subject.mask(role)
     recorded = _record(subject, role, mask)
-    attention, context = subject.attention(role), subject.attention_context(role, mask=mask)
-    output, _ = attention(*subject.activations(role), context)
-    weights, values = recorded["weights"], recorded["values"]
-    group = weights.shape[2] // values.shape[2]
-    heads = [weights[:, :, head] @ values[:, :, head // group] for head in range(weights.shape[2])]
-    if attention.style.projects:
-        products = torch.stack(heads, dim=2)
-        added = subject.positional(role).values(
-            weights,
-            context.query_positions,
-            context.key_positions,
-            role,
-            attention.context.layer or 0,
-        )
-        x = subject.activations(role)[0]
+    context = subject.attention_context(role, mask=mask)
+    x, memory = subject.activations(role)
+    output, _ = attention(x, memory, context)
+    weights = recorded["weights"]
+    values = recorded["values"]
+    # Heads of a group share their values.
+    heads = weights.shape[2]
+    values = values.repeat_interleave(heads // values.shape[2], dim=2)
+    products = [weights[:, :, head] @ values[:, :, head] for head in range(heads)]
+    outputs = torch.stack(products, dim=2)
+    if style.projects:
+        layer = attention.context.layer or 0
+        positions = (context.query_positions, context.key_positions)
+        added = subject.positional(role).values(weights, *positions, role, layer)
+        if added is not None:
+            outputs = outputs + added
         if attention.self_attention:
-            x = attention.style.mix_tokens(x)
-        outputs = products if added is None else products + added
-        processed = attention.style.post_heads(outputs, x, values.repeat_interleave(group, dim=2))
-        joined = torch.cat(list(processed.unbind(2)), dim=-1).flatten(1, 2)
-        expected = attention.output(joined).view(output.shape)
-    else:
-        expected = torch.cat(heads, dim=-1)
+            x = style.mix_tokens(x)
+        outputs = style.post_heads(outputs, x, values)
+    joined = torch.cat(list(outputs.unbind(2)), dim=-1)
+    expected = joined
+    if style.projects:
+        expected = attention.output(joined.flatten(1, 2)).view(output.shape)
     axes = ("member", "sentence", "query", "coordinate")
-    return within(
-        (output - expected).abs(), "difference between the output and weights times values", axes
-    )
+    quantity = "difference between the output and weights times values"
+    return within((output - expected).abs(), quantity, axes)
 
 
 @torch.no_grad()

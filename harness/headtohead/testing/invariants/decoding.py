@@ -28,7 +28,8 @@ def cached_decoding_equals_teacher_forcing(subject: Subject) -> Verdict:
     """Cached step-by-step decoding gives the logits of teacher forcing."""
     if subject.only_length is not None:
         return does_not_apply(f"the decoder accepts exactly {subject.only_length} tokens at once")
-    model, sentences = subject.model, subject.decoded_sentences
+    model = subject.model
+    sentences = subject.decoded_sentences
     time = sentences.target.shape[-1]
     state = DecodingState(model, sentences.source, sentences.source_lengths, time)
     state.caches = model.caches()  # also under a mask for which decoding uses none
@@ -73,13 +74,12 @@ def naive_greedy(subject: Subject, tokens: int) -> Tensor:
     for position in range(tokens):
         target = torch.tensor(decoded)
         lengths = torch.full((members, batch), position + 1)
-        logits = forward(
-            subject.model,
-            SentenceBatch(sentences.source, sentences.source_lengths, target, lengths),
-        )
+        prefixes = SentenceBatch(sentences.source, sentences.source_lengths, target, lengths)
+        logits = forward(subject.model, prefixes)
         for member in range(members):
             for sentence in range(batch):
                 token = int(logits[member, sentence, -1].argmax())
-                ended[member][sentence] |= token == EOS
+                if token == EOS:
+                    ended[member][sentence] = True
                 decoded[member][sentence].append(PAD if ended[member][sentence] else token)
     return torch.tensor(decoded)[:, :, 1:]

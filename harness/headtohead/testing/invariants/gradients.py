@@ -35,57 +35,61 @@ def gradient_reaches_every_parameter(subject: Subject) -> Verdict:
     The projections of queries, keys and values are checked separately, and so are the layers and
     heads of an entry's own parameters.
     """
-    model, sentences = subject.model, subject.sentences
-    by_name = gradients(model, forward(model, sentences), subject.random_weights(23))
+    model = subject.model
+    logits = forward(model, subject.sentences)
+    by_name = gradients(model, logits, subject.random_weights(23))
     without_gradient = _query_norms_without_queries(model)
-    has_own = any(map(_belongs_to_entry, by_name))
-    sizes = subject.config.model
-    changes = [
-        {"encoder_layers": sizes.encoder_layers + 1, "decoder_layers": sizes.decoder_layers + 1}
-    ]
-    if sizes.heads % 2 == 0 and sizes.d_model % 2 == 0:  # half the heads, of the same width
-        changes.append({"heads": sizes.heads // 2, "d_model": sizes.d_model // 2})
-    shapes = [_shapes(subject, change) for change in changes] if has_own else []
+    resized = _resized_shapes(subject) if any(_belongs_to_entry(name) for name in by_name) else []
     verdicts = []
     for name, gradient in by_name.items():
-        for part, piece, must_be_zero in _parts(model, name, gradient, shapes):
-            if name in without_gradient or not piece.numel():
+        if name in without_gradient:
+            continue
+        for part, piece, must_be_zero in _parts(model, name, gradient, resized):
+            if not piece.numel():
                 continue
             if must_be_zero:
-                verdicts.append(
-                    within(
-                        float(piece.abs().max()), f"{name}: gradient of a key bias", bound=SMALLEST
-                    )
-                )
+                largest = float(piece.abs().max())
+                quantity = f"{name}: gradient of a key bias"
+                verdicts.append(within(largest, quantity, bound=SMALLEST))
             else:
                 per_member = piece.reshape(len(piece), -1).abs().amax(-1)
-                verdicts.append(
-                    beyond(
-                        float(per_member.min()),
-                        f"{name}{part}: smallest gradient of a member",
-                        bound=SMALLEST,
-                    )
-                )
-    # The embedding of every token that occurred, in its member.
-    sides = [("target_embedding.weight", sentences.target, sentences.target_nonpad)]
-    if (
-        table := "source_embedding.weight"
-        if "encoder" in subject.roles
-        else "target_embedding.weight"
-    ) in by_name:
-        sides.append((table, sentences.source, sentences.source_nonpad))
-    smallest = min(
-        float(by_name[name][member][ids[member][nonpad[member]]].abs().amax(-1).min())
-        for name, ids, nonpad in sides
-        for member in range(len(ids))
-    )
-    embeddings = beyond(
-        smallest,
-        "smallest gradient of the embedding of a token that occurred",
-        bound=SMALLEST,
-    )
+                quantity = f"{name}{part}: smallest gradient of a member"
+                verdicts.append(beyond(float(per_member.min()), quantity, bound=SMALLEST))
+    smallest = _smallest_of_embeddings(subject, by_name)
+    quantity = "smallest gradient of the embedding of a token that occurred"
+    verdicts.append(beyond(smallest, quantity, bound=SMALLEST))
     # A parameter without a gradient never trains, so that scores are wrong.
-    return replace(worst(*verdicts, embeddings), is_undeclared=False)
+    return replace(worst(*verdicts), is_undeclared=False)
+
+
+def _smallest_of_embeddings(subject: Subject, by_name: dict[str, Tensor]) -> float:
+    """Return the smallest gradient of the embedding of a token that occurred in a member."""
+    sentences = subject.sentences
+    table = "source_embedding.weight" if "encoder" in subject.roles else "target_embedding.weight"
+    sides = [("target_embedding.weight", sentences.target, sentences.target_nonpad)]
+    if table in by_name:
+        sides.append((table, sentences.source, sentences.source_nonpad))
+    smallest = torch.inf
+    for name, ids, nonpad in sides:
+        for member in range(len(ids)):
+            tokens = ids[member][nonpad[member]]
+            sizes = by_name[name][member][tokens].abs().amax(-1)
+            smallest = min(float(sizes.min()), smallest)
+    return smallest
+
+
+def _resized_shapes(subject: Subject) -> list[dict[str, torch.Size]]:
+    """Return the parameter shapes of the variant with more layers, and with half the heads of the same width."""
+    sizes = subject.config.model
+    more_layers = {
+        "encoder_layers": sizes.encoder_layers + 1,
+        "decoder_layers": sizes.decoder_layers + 1,
+    }
+    shapes = [_shapes(subject, more_layers)]
+    if sizes.heads % 2 == 0 and sizes.d_model % 2 == 0:
+        fewer_heads = {"heads": sizes.heads // 2, "d_model": sizes.d_model // 2}
+        shapes.append(_shapes(subject, fewer_heads))
+    return shapes
 
 
 def _belongs_to_entry(name: str) -> bool:
@@ -95,13 +99,16 @@ def _belongs_to_entry(name: str) -> bool:
 
 def _query_norms_without_queries(model: Transformer) -> frozenset[str]:
     """Return the pre-norm parameters of cross-attentions that have no queries."""
-    names = set()
-    for layer, block in enumerate(model.decoder if "cross" in model.roles else ()):
+    if "cross" not in model.roles:
+        return frozenset()
+    names: set[str] = set()
+    for layer, block in enumerate(model.decoder):
         assert isinstance(block, DecoderLayer)
         has_queries = block.cross.context.geometry.key_width or not block.cross.style.projects
-        if not has_queries and not block.cross.self_attention and block.cross_branch.pre:
-            prefix = f"decoder.{layer}.cross_branch.norm."
-            names |= {name for name, _ in model.named_parameters() if name.startswith(prefix)}
+        if has_queries or block.cross.self_attention or not block.cross_branch.pre:
+            continue
+        prefix = f"decoder.{layer}.cross_branch.norm."
+        names |= {name for name, _ in model.named_parameters() if name.startswith(prefix)}
     return frozenset(names)
 
 
@@ -120,21 +127,25 @@ def _parts(
         yield from _projections(attention, projection, last, gradient)
         return
     yield "", gradient, False
-    if _belongs_to_entry(name):
-        axes = {
-            axis
-            for shape in (shapes.get(name, gradient.shape) for shapes in resized)
-            for axis in range(1, gradient.dim())
-            if len(shape) == gradient.dim() and shape[axis] != gradient.shape[axis]
-        }
-        for axis in sorted(axes):
-            for index, piece in enumerate(gradient.unbind(axis)):
-                yield f"[{', '.join(['..'] * axis)}, {index}]", piece, False
+    if not _belongs_to_entry(name):
+        return
+    for axis in range(1, gradient.dim()):
+        sizes = {gradient.shape[axis]}
+        for shapes in resized:
+            shape = shapes.get(name, gradient.shape)
+            if len(shape) == gradient.dim():
+                sizes.add(shape[axis])
+        if len(sizes) == 1:
+            continue
+        before = ", ".join([".."] * axis)
+        for index, piece in enumerate(gradient.unbind(axis)):
+            yield f"[{before}, {index}]", piece, False
 
 
 def _projections(
     attention: MultiHeadAttention, projection: str, last: str, gradient: Tensor
 ) -> Iterator[tuple[str, Tensor, bool]]:
+    """Yield name and gradient of the parts of a joint projection, and whether the part must have no gradient."""
     geometry = attention.context.geometry
     widths = {
         "queries": geometry.heads * geometry.key_width,
@@ -144,22 +155,20 @@ def _projections(
     names = projection.split("_")
     # With other scores or another normaliser, a key bias may have a gradient or not.
     hooks = ("transform", "scores", "mix_scores", "normalise", "mix")
-    plain = not any(overrides(attention.style, Attention, hook) for hook in hooks)
-    plain = plain and not overrides(attention.positional, Positional, "rotate")
-    for name, piece in zip(
-        names, gradient.split([widths[name] for name in names], -1), strict=True
-    ):
+    has_hooks = any(overrides(attention.style, Attention, hook) for hook in hooks)
+    is_plain = not has_hooks and not overrides(attention.positional, Positional, "rotate")
+    pieces = gradient.split([widths[name] for name in names], -1)
+    for name, piece in zip(names, pieces, strict=True):
         is_key_bias = name == "keys" and last == "bias"
-        if plain or not is_key_bias:
+        if is_plain or not is_key_bias:
             yield f", {name}", piece, is_key_bias
 
 
 def _shapes(subject: Subject, change: dict[str, int]) -> dict[str, torch.Size]:
     """Return the parameter shapes of a resized model, or none if the variant does not allow the sizes."""
     try:
-        model = Transformer(
-            changed(subject.config, model=change), subject.seeds[:1], *subject.vocab_sizes
-        )
+        config = changed(subject.config, model=change)
+        model = Transformer(config, subject.seeds[:1], *subject.vocab_sizes)
     except HeadToHeadError:
         return {}
     return {name: parameter.shape for name, parameter in model.named_parameters()}

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 
 import torch
 from torch import Tensor, nn
 
-from headtohead.data.vocabulary import SPECIALS
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.component import Component
 from headtohead.plugins.member_rng import PerMemberRNG
 from headtohead.schema.run_config import changed
 from headtohead.testing.invariant import invariant
-from headtohead.testing.subject import Lengths, SentenceBatch, Subject, forward
+from headtohead.testing.subject import Lengths, SentenceBatch, Subject, forward, next_words
 from headtohead.testing.verdict import (
     EXACT,
     LOGITS,
@@ -25,17 +25,23 @@ from headtohead.testing.verdict import (
     worst,
 )
 
-LAYERS, MEMBERS = 4, 5
-"""Least number of layers of the models, and members of a stack with many sentences."""
+LAYERS = 4
+"""Least number of layers of the models."""
+MEMBERS = 5
+"""Members of a stack with many sentences."""
 
 SHORT = tuple((6 - index % 6, 8 - index % 7) for index in range(20))
 """Source and target tokens of many sentences."""
 
-LONG, MAX_LONG = 130, 2048
-"""Tokens of a long target without a study, and at most; without a study, its source has a quarter as many."""
+LONG = 130
+"""Tokens of a long target without a study; its source has a quarter as many."""
+MAX_LONG = 2048
+"""Largest number of tokens of a long target."""
 
-COPIES, MAX_TOKENS = 4, 2048
-"""Largest number of long sentences of a member, and of their target tokens; there are at least two."""
+COPIES = 4
+"""Largest number of long sentences of a member; there are at least two."""
+MAX_TOKENS = 2048
+"""Largest number of target tokens of the long sentences of a member, if there are more than two."""
 
 PLAIN = (int, float, str, list, tuple, dict, set)
 """Types of attributes that a pass may not change."""
@@ -51,55 +57,58 @@ def a_target_token_changes_later_logits_of_its_sentence_alone(subject: Subject) 
     The models have at least four layers and compute in float64 and in float32. A batch has long sentences of two
     members, which change from different tokens on, or 20 sentences of each of five, of which the first changes.
     """
-    config, roles = subject.config, subject.roles
+    config = subject.config
     if subject.longest is None:
         layers = {
-            name: max(LAYERS, getattr(config.model, name))
-            for name in ("encoder_layers", "decoder_layers")
+            "encoder_layers": max(LAYERS, config.model.encoder_layers),
+            "decoder_layers": max(LAYERS, config.model.decoder_layers),
         }
         config = changed(config, model=layers)
-    parts = [
-        part for role in roles for part in (subject.positional(role), subject.attention(role).style)
-    ]
-    most = min(
-        [MAX_LONG, *(limit - 1 for part in parts if (limit := type(part).limit(part.options)))]
-    )
-    source, time = (max(1, min(own, most)) for own in subject.longest or (LONG // 4, LONG))
-    if "encoder" not in roles:  # the decoder reads both
-        source = max(1, min(source, most - time))
-    time = subject.only_length or max(2, time)
+    source, time = _long_sizes(subject)
     copies = max(2, min(COPIES, MAX_TOKENS // time))
-    points = (*(time * part // copies for part in range(1, copies)), time - 1)
-    batches = (((((source, time),) * copies,) * 2, points), ((SHORT,) * MEMBERS, (4,)))
-    return worst(
-        *(
-            _isolated(Subject(config, range(len(lengths))), lengths, own, dtype, training)
-            for lengths, own in batches
-            for dtype in BOUNDS
-            for training in (False, True)
-        )
-    )
+    long: Lengths = (((source, time),) * copies,) * 2
+    # The sentences of member 0 change from different tokens on, the last sentence in its last token alone.
+    points = [time * part // copies for part in range(1, copies)]
+    points.append(time - 1)
+    many: Lengths = (SHORT,) * MEMBERS
+    verdicts = []
+    for lengths, first_changed in ((long, points), (many, [4])):
+        stack = Subject(config, range(len(lengths)))
+        for dtype, training in product(BOUNDS, (False, True)):
+            verdicts.append(_isolated(stack, lengths, first_changed, dtype, training))
+    return worst(*verdicts)
+
+
+def _long_sizes(subject: Subject) -> tuple[int, int]:
+    """Return the tokens of a long source and target, within the limits of encodings and styles."""
+    most = MAX_LONG
+    for role in subject.roles:
+        for part in (subject.positional(role), subject.attention(role).style):
+            limit = type(part).limit(part.options)
+            if limit:
+                most = min(most, limit - 1)
+    source, time = subject.longest or (LONG // 4, LONG)
+    source = max(1, min(source, most))
+    time = max(1, min(time, most))
+    if "encoder" not in subject.roles:  # the decoder reads both
+        source = max(1, min(source, most - time))
+    return source, subject.only_length or max(2, time)
 
 
 def _isolated(
     subject: Subject, lengths: Lengths, points: Sequence[int], dtype: torch.dtype, training: bool
 ) -> Verdict:
     """Change the first targets of member 0 from the tokens ``points`` on."""
-    model, sentences = (
-        subject.build(subject.seeds).to(dtype).train(training),
-        subject.random_sentences(lengths),
-    )
-    target, first = sentences.target.clone(), len(SPECIALS)
+    model = subject.build(subject.seeds).to(dtype).train(training)
+    sentences = subject.random_sentences(lengths)
+    target = sentences.target.clone()
+    _, vocab_size = subject.vocab_sizes
     for sentence, point in enumerate(points):
-        changed_tokens = first + (target[0, sentence, point:] - first + 1) % (
-            subject.vocab_sizes[1] - first
-        )
-        target[0, sentence, point:] = changed_tokens
-    streams = {
-        module: module.state.clone()
-        for module in model.modules()
-        if isinstance(module, PerMemberRNG)
-    }
+        target[0, sentence, point:] = next_words(target[0, sentence, point:], vocab_size)
+    streams: dict[PerMemberRNG, Tensor] = {}
+    for module in model.modules():
+        if isinstance(module, PerMemberRNG):
+            streams[module] = module.state.clone()
 
     def logits(batch: SentenceBatch) -> Tensor:
         for stream, state in streams.items():
@@ -107,43 +116,43 @@ def _isolated(
         with torch.set_grad_enabled(training):  # code can depend on it
             return forward(model, batch).detach()
 
-    where = f"{'training' if training else 'evaluation'}, {target[0].numel()} tokens, {dtype}"
-    before, attributes = logits(sentences), _attributes(model)
+    mode = "training" if training else "evaluation"
+    where = f"{mode}, {target[0].numel()} tokens, {dtype}"
+    before = logits(sentences)
+    attributes = _attributes(model)
     again = logits(sentences)
-    if moved := [
-        name for name, value in _attributes(model).items() if attributes.get(name) != value
-    ]:
-        return violated(
-            f"a pass changes '{moved[0]}' ({where}); microbatches or a resumed run would change results"
-        )
+    for name, value in _attributes(model).items():
+        if attributes.get(name) != value:
+            return violated(
+                f"a pass changes '{name}' ({where}); microbatches or a resumed run would change results"
+            )
     if not torch.equal(before, again):
         return violated(f"two equal passes differ ({where})", float((before - again).abs().max()))
     change = logits(replace(sentences, target=target)) - before
     for sentence, point in enumerate(points):
-        change[0, sentence, point if subject.is_causal else 0 :] = 0
+        first_affected = point if subject.is_causal else 0
+        change[0, sentence, first_affected:] = 0
     quantity = f"change of earlier logits, or of logits of other sentences ({where})"
     return within(logit_changes(change, sentences.target_nonpad), quantity, LOGITS, BOUNDS[dtype])
 
 
 def _attributes(model: Transformer) -> dict[str, object]:
     """Return buffers, and the plain attributes of components and maskings."""
-    found, own = (
-        dict[str, object](),
-        {*vars(nn.Module()), "_cache"},
-    )  # the last by Positional.cached
-    maskings = [
-        part
-        for masking in model.maskings.values()
-        for part in (masking, *getattr(masking, "parts", ()))
-    ]
-    parts: list[tuple[str, object]] = [
-        (f"masking {type(masking).__name__}", masking) for masking in maskings
-    ]
+    parts: list[tuple[str, object]] = []
+    for masking in model.maskings.values():
+        for part in (masking, *getattr(masking, "parts", ())):
+            parts.append((f"masking {type(part).__name__}", part))
+    attributes: dict[str, object] = {}
     for path, module in model.named_modules():
         if not isinstance(module, PerMemberRNG):
-            found |= {f"{path}.{name}": buffer.tolist() for name, buffer in module._buffers.items()}
-        parts += [(path, module)] * isinstance(module, Component)
+            for name, buffer in module._buffers.items():
+                attributes[f"{path}.{name}"] = buffer.tolist()
+        if isinstance(module, Component):
+            parts.append((path, module))
+    # Positional.cached writes _cache.
+    ignored = {*vars(nn.Module()), "_cache"}
     for path, part in parts:
-        plain = {name: value for name, value in vars(part).items() if isinstance(value, PLAIN)}
-        found |= {f"{path}.{name}": repr(plain[name]) for name in plain.keys() - own}
-    return found
+        for name, value in vars(part).items():
+            if isinstance(value, PLAIN) and name not in ignored:
+                attributes[f"{path}.{name}"] = repr(value)
+    return attributes

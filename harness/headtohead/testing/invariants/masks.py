@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import torch
 from torch import Tensor
 
@@ -14,47 +16,45 @@ PAIR = ("sentence", "query", "key")
 MASK_TIME = 14
 """Tokens added to the sentences' length for the checked masks, so that they exceed default windows and prefixes."""
 
-LONG_MASK, MAX_MASK = 600, 4096
-"""Tokens of long sentences, with masks that are compared with their properties alone: without a study, and at most."""
+LONG_MASK = 600
+"""Tokens of long sentences without a study; their masks are compared with their properties alone."""
+MAX_MASK = 4096
+"""Maximum number of tokens of long sentences."""
 
 
 @role_invariant("mask-properties")
 def masks_have_their_declared_properties(subject: Subject, role: str) -> Verdict:
     """A mask hides what its properties declare, and every non-padding query has a visible key."""
-    return worst(
-        *(
-            _as_declared(subject, role, *sizes)
-            for sizes in (_sizes(subject, role), _long_sizes(subject))
-        )
-    )
+    short = _as_declared(subject, role, *_sizes(subject, role))
+    long = _as_declared(subject, role, *_long_sizes(subject))
+    return worst(short, long)
 
 
 def _as_declared(subject: Subject, role: str, queries: int, keys: int, lengths: Tensor) -> Verdict:
     masking = subject.masking(role)
     # Broadcasting can accept a transposed or too small mask.
-    columns = keys + 1 if not subject.attention(role).self_attention and queries == keys else keys
+    columns = keys
+    if queries == keys and not subject.attention(role).self_attention:
+        columns = keys + 1
     raw = masking.mask(role, torch.arange(queries), torch.arange(columns), lengths)
-    if raw is not None and not (
-        raw.dtype == torch.bool
-        and raw.shape in ((1, queries, columns), (len(lengths), queries, columns))
-    ):
-        kind = str(raw.dtype).removeprefix("torch.")
-        expected = f"booleans [{len(lengths)} or 1, {queries}, {columns}]"
-        return Verdict("violated", None, f"expected {expected}, got {kind} {list(raw.shape)}")
+    if raw is not None:
+        shapes = ((1, queries, columns), (len(lengths), queries, columns))
+        if raw.dtype != torch.bool or raw.shape not in shapes:
+            kind = str(raw.dtype).removeprefix("torch.")
+            expected = f"booleans [{len(lengths)} or 1, {queries}, {columns}]"
+            return Verdict("violated", None, f"expected {expected}, got {kind} {list(raw.shape)}")
     mask = full_mask(masking, role, queries, keys, lengths)
-    nonpad = torch.arange(queries)[None, :] < (lengths[:, None] if queries == keys else queries)
-    without_key = ~mask.any(-1) & nonpad
+    query_positions = torch.arange(queries)[None, :, None]
+    key_positions = torch.arange(keys)[None, None, :]
+    without_key = ~mask.any(-1)
+    if queries == keys:
+        without_key = without_key & (query_positions[..., 0] < lengths[:, None])
     if bool(without_key.any()):
         sentence, query = without_key.nonzero()[0].tolist()
-        place = (
-            f"in a sentence of {int(lengths[sentence])} tokens, query {query} has no visible key"
-        )
+        length = int(lengths[sentence])
+        place = f"in a sentence of {length} tokens, query {query} has no visible key"
         return violated(place, float(without_key.sum()))
     properties = masking.role_properties(role) or frozenset()
-    query_positions, key_positions = (
-        torch.arange(queries)[None, :, None],
-        torch.arange(keys)[None, None, :],
-    )
     hidden = torch.zeros_like(mask)
     if "hides-future" in properties:
         hidden = hidden | (key_positions > query_positions)
@@ -72,15 +72,10 @@ def masks_equal_their_definition(subject: Subject, role: str) -> Verdict:
     if masking.may_attend(role, 0, 0, 1) is None:
         return does_not_apply("the masking scheme does not define may_attend")
     mask = full_mask(masking, role, queries, keys, lengths)
-    defined = torch.tensor(
-        [
-            [
-                [bool(masking.may_attend(role, query, key, length)) for key in range(keys)]
-                for query in range(queries)
-            ]
-            for length in lengths.tolist()
-        ]
-    )
+    defined = torch.zeros_like(mask)
+    for sentence, length in enumerate(lengths.tolist()):
+        for query, key in product(range(queries), range(keys)):
+            defined[sentence, query, key] = bool(masking.may_attend(role, query, key, length))
     return _no_pair(mask != defined, mask, lengths, "query-key pairs that differ from may_attend")
 
 
@@ -92,14 +87,16 @@ def masks_are_the_same_step_by_step(subject: Subject, role: str) -> Verdict:
     whole = full_mask(masking, role, queries, keys, lengths)
     wrong = torch.zeros_like(whole)
     for query in range(queries):
-        # In cached decoding of a decoder, later keys do not exist yet.
-        for end in {keys, query + 1} if queries == keys else {keys}:
+        ends = {keys}
+        if queries == keys:
+            ends.add(query + 1)  # in cached decoding of a decoder, later keys do not exist yet
+        for end in ends:
             row = masking.mask(role, torch.tensor([query]), torch.arange(end), lengths)
-            wrong[:, query, :end] |= (True if row is None else row[:, 0]) != whole[:, query, :end]
+            expected = whole[:, query, :end]
+            wrong[:, query, :end] |= ~expected if row is None else row[:, 0] != expected
     for sentence, length in enumerate(lengths):
-        wrong[sentence] |= (
-            full_mask(masking, role, queries, keys, length.unsqueeze(0))[0] != whole[sentence]
-        )
+        alone = full_mask(masking, role, queries, keys, length.unsqueeze(0))
+        wrong[sentence] |= alone[0] != whole[sentence]
     quantity = (
         "entries that differ between the mask of a single query or sentence and the whole mask"
     )
@@ -117,26 +114,25 @@ def every_layer_uses_the_mask_of_its_role(subject: Subject) -> Verdict:
 
     with torch.no_grad():
         explicit_forward(subject.model, subject.sentences, observe)
-    sizes, masking = subject.config.model, subject.config.masking
+    sizes = subject.config.model
     verdicts = []
     for role in subject.roles:
         mask = subject.mask(role)
         layers = sizes.encoder_layers if role == "encoder" else sizes.decoder_layers
         # A layer without a mask records none.
-        masks = recorded[role] + [torch.ones_like(mask)] * (layers - len(recorded[role]))
+        without_mask = layers - len(recorded[role])
+        masks = recorded[role] + [torch.ones_like(mask)] * without_mask
         wrong = torch.stack([used != mask for used in masks]).double()
         quantity = "difference from the masking scheme"
         verdicts.append(within(wrong, quantity, ("layer", "member", *PAIR), 0.0).in_role(role))
     # A scheme for all roles must not hide source tokens by target position.
-    crosses = "cross" in subject.roles and subject.model.attends_to_source
-    if crosses and masking.cross.name == masking.decoder.name:
+    masking = subject.config.masking
+    attends_to_source = "cross" in subject.roles and subject.model.attends_to_source
+    if attends_to_source and masking.cross.name == masking.decoder.name:
         mask = subject.mask("cross")
         if bool((mask != mask[:, :, -1:]).any()):
-            verdicts.append(
-                violated("some source tokens are visible to some target positions only").in_role(
-                    "cross"
-                )
-            )
+            verdict = violated("some source tokens are visible to some target positions only")
+            verdicts.append(verdict.in_role("cross"))
     return worst(*verdicts)
 
 
@@ -146,21 +142,28 @@ def _no_pair(wrong: Tensor, mask: Tensor, lengths: Tensor, quantity: str) -> Ver
         return Verdict("holds", 0.0, quantity)
     sentence, query, key = wrong.nonzero()[0].tolist()
     attends = "attends" if bool(mask[sentence, query, key]) else "does not attend"
-    place = (
-        f"in a sentence of {int(lengths[sentence])} tokens, query {query} {attends} to key {key}"
-    )
+    length = int(lengths[sentence])
+    place = f"in a sentence of {length} tokens, query {query} {attends} to key {key}"
     return Verdict("violated", float(wrong.sum()), quantity, counterexample=place)
 
 
 def _sizes(subject: Subject, role: str) -> tuple[int, int, Tensor]:
     """Return the numbers of queries and keys, and lengths of the side that the keys come from."""
-    queries, keys = (time + MASK_TIME for time in subject.times(role))
+    queries, keys = subject.times(role)
     if subject.attention(role).self_attention:
         queries = keys
-    return queries, keys, torch.tensor(sorted({1, max(1, keys // 2), max(1, keys - 1), keys}))
+    keys += MASK_TIME
+    return queries + MASK_TIME, keys, _lengths_up_to(keys)
 
 
 def _long_sizes(subject: Subject) -> tuple[int, int, Tensor]:
     """Return the sizes of masks of sentences as long as those of the study."""
-    time = min(sum(subject.longest), MAX_MASK) if subject.longest else LONG_MASK
-    return time, time, torch.tensor(sorted({1, max(1, time // 2), max(1, time - 1), time}))
+    time = LONG_MASK
+    if subject.longest is not None:
+        time = min(sum(subject.longest), MAX_MASK)
+    return time, time, _lengths_up_to(time)
+
+
+def _lengths_up_to(time: int) -> Tensor:
+    """Return some lengths of sentences: 1, half of ``time``, and the two largest."""
+    return torch.tensor(sorted({1, max(1, time // 2), max(1, time - 1), time}))

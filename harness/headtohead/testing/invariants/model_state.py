@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from headtohead.model.attention import overrides
 from headtohead.model.decoding import greedy
@@ -27,99 +27,107 @@ def parameter_count_equals_the_closed_form(subject: Subject) -> Verdict:
     """
     if subject.config.quirks:
         subject = Subject(subject.config.model_copy(update={"quirks": {}}), subject.seeds)
-    built = sum(parameter[0].numel() for parameter in subject.model.parameters())
+    built = _count(subject.model)
     difference = abs(built - _closed_form(subject))
-    return within(
-        difference, f"difference between the closed form and {built} parameters", bound=0.0
-    )
+    quantity = f"difference between the closed form and {built} parameters"
+    return within(difference, quantity, bound=0.0)
+
+
+def _count(module: nn.Module) -> int:
+    """Return the number of parameters of a member."""
+    return sum(parameter[0].numel() for parameter in module.parameters())
+
+
+def _linear(subject: Subject, inputs: int, outputs: int) -> int:
+    """Return the number of parameters of a linear map, with the bias that the configuration selects."""
+    biases = outputs if subject.config.model.bias else 0
+    return inputs * outputs + biases
 
 
 def _closed_form(subject: Subject) -> int:
     """Return the number of parameters of a member by formula."""
-    config = subject.config.model
-    width, vocab_sizes = config.d_model, subject.model.vocab_sizes
-    encodes, decoder_layers = "encoder" in subject.roles, config.decoder_layers
-    encoder_layers = config.encoder_layers if encodes else 0
-
-    def linear(inputs: int, outputs: int) -> int:
-        return inputs * outputs + (outputs if config.bias else 0)
-
-    total = 0
+    total = _embedding_parameters(subject)
     for role in subject.roles:
-        attention, positional = subject.attention(role), subject.positional(role)
-        style = attention.style
-        projections = (
-            attention.context.geometry.parameters(width, config.bias) if style.projects else 0
-        )
-        if attention.self_attention and overrides(style, Attention, "project"):
-            projections = sum(x[0].numel() for x in attention.output.parameters())
-        layers = [part for part in subject.model.attentions if part.context.role == role]
-        other = layers[-1] if overrides(style, Attention, "mix_embeddings") else layers[0]
-        own, others = (
-            sum(x[0].numel() for x in part.style.parameters()) for part in (layers[0], other)
-        )
-        total += len(layers) * projections + own + (len(layers) - 1) * others
-        total += sum(parameter[0].numel() for parameter in positional.parameters())
-    number = {"encoder": encoder_layers, "decoder": decoder_layers}
+        total += _attention_parameters(subject, role)
+        total += _count(subject.positional(role))
     for role in subject.config.entries("feed_forward"):
-        entry = subject.feed_forward(role).entry
-        inner = (1 + entry.gated) * linear(width, config.d_ff)
-        own = sum(parameter[0].numel() for parameter in entry.parameters())
-        shared = "feed-forward" in config.shared_modules
-        total += (inner + linear(config.d_ff, width) + own) * (
-            (role == "decoder") if shared else number[role]
-        )
-        norms = number[role] + (
-            encoder_layers if role == "encoder" else (1 + encodes) * decoder_layers
-        )
-        norms = norms * (1 + (config.norm == "sandwich")) + config.final_norm
-        own = sum(parameter[0].numel() for parameter in subject.norm(role).parameters())
-        total += own * ((role == "decoder") if "norm" in config.shared_modules else norms)
-    total += vocab_sizes.target * width
-    total += (
-        vocab_sizes.source * width if encodes and config.tie_embeddings in ("none", "output") else 0
-    )
-    return total + (
-        linear(width, vocab_sizes.target) if config.tie_embeddings in ("none", "embeddings") else 0
-    )
+        total += _tokenwise_parameters(subject, role)
+    return total
+
+
+def _embedding_parameters(subject: Subject) -> int:
+    """Return the parameters of the embeddings and of the map to logits, as far as they are not tied."""
+    config = subject.config.model
+    vocab_sizes = subject.model.vocab_sizes
+    total = vocab_sizes.target * config.d_model
+    if "encoder" in subject.roles and config.tie_embeddings in ("none", "output"):
+        total += vocab_sizes.source * config.d_model
+    if config.tie_embeddings in ("none", "embeddings"):
+        total += _linear(subject, config.d_model, vocab_sizes.target)
+    return int(total)
+
+
+def _attention_parameters(subject: Subject, role: str) -> int:
+    """Return the parameters of all attentions of a role: their projections, and those of the style."""
+    config = subject.config.model
+    attention = subject.attention(role)
+    style = attention.style
+    layers = [part for part in subject.model.attentions if part.context.role == role]
+    projections = 0
+    if attention.self_attention and overrides(style, Attention, "project"):
+        projections = _count(attention.output)
+    elif style.projects:
+        projections = attention.context.geometry.parameters(config.d_model, config.bias)
+    first = _count(style)
+    later = first
+    if overrides(style, Attention, "mix_embeddings"):
+        later = _count(layers[-1].style)
+    return len(layers) * projections + first + (len(layers) - 1) * later
+
+
+def _tokenwise_parameters(subject: Subject, role: str) -> int:
+    """Return the parameters of all feed-forward networks and norms of the encoder or decoder."""
+    config = subject.config.model
+    networks = config.decoder_layers
+    norms = config.decoder_layers  # those of attentions
+    if role == "encoder":
+        networks = config.encoder_layers
+        norms = config.encoder_layers
+    elif "encoder" in subject.roles:  # a norm of the cross-attention
+        norms *= 2
+    norms += networks
+    if config.norm == "sandwich":
+        norms *= 2
+    if config.final_norm:
+        norms += 1
+    # A shared module is counted once, in the decoder.
+    if "feed-forward" in config.shared_modules:
+        networks = 1 if role == "decoder" else 0
+    if "norm" in config.shared_modules:
+        norms = 1 if role == "decoder" else 0
+    entry = subject.feed_forward(role).entry
+    inner = _linear(subject, config.d_model, config.d_ff)
+    if entry.gated:
+        inner *= 2
+    outer = _linear(subject, config.d_ff, config.d_model)
+    network = inner + outer + _count(entry)
+    return networks * network + norms * _count(subject.norm(role))
 
 
 @invariant("stateless", scope="entry")
 def a_pass_has_no_side_effects(subject: Subject) -> Verdict:
     """Earlier passes change no logits, inputs, weights or global state of torch."""
-    rng_state, dtype = torch.get_rng_state(), torch.get_default_dtype()
-    sentences = subject.sentences
-    weights, inputs = _copied(subject.model.state_dict()), _copied(vars(sentences))
-    used, fresh = (subject.build(subject.seeds) for _ in range(2))
-    reordered = sentences.map(lambda tensor: tensor.flip(1))
-    with torch.no_grad():
-        before = forward(used, sentences)
-        other = forward(used, reordered) - forward(fresh, reordered)
-        _run_other_passes(subject, used, reordered)
-        after = forward(used, sentences)
-    quantity = "change of logits by earlier passes over other sentences"
-    changes = [(after - before, sentences.target_nonpad), (other, reordered.target_nonpad)]
-    verdicts = [within(logit_changes(*change), quantity, LOGITS, 0.0) for change in changes]
-    verdicts.append(_unchanged(inputs, vars(sentences), "ids or lengths changed by a pass"))
-    verdicts.append(
-        _unchanged(weights, subject.model.state_dict(), "weights or buffers changed by a pass")
-    )
+    rng_state = torch.get_rng_state()
+    dtype = torch.get_default_dtype()
+    weights = _copied(subject.model.state_dict())
+    inputs = _copied(vars(subject.sentences))
+    verdicts = _logits_after_other_passes(subject)
+    after = vars(subject.sentences)
+    verdicts.append(_unchanged(inputs, after, "ids or lengths changed by a pass"))
+    after = subject.model.state_dict()
+    verdicts.append(_unchanged(weights, after, "weights or buffers changed by a pass"))
     for role in subject.roles:
-        context = subject.attention_context(role, mask=subject.mask(role))
-        x, memory = subject.activations(role)
-        named = {"x": x, "memory": memory, "mask": context.mask}
-        named |= {"queries": context.query_positions, "keys": context.key_positions}
-        tensors = {name: tensor for name, tensor in named.items() if tensor is not None}
-        copies = _copied(tensors)
-        with torch.no_grad():
-            for record in (None, lambda name, value: None):
-                subject.attention(role)(x, memory, context, None, record)
-            subject.norm(role)(x.flatten(1, -2))
-        verdicts.append(
-            _unchanged(copies, tensors, "entries of inputs changed by attention or norm").in_role(
-                role
-            )
-        )
+        verdicts.append(_inputs_unchanged(subject, role).in_role(role))
     if torch.get_default_dtype() != dtype:
         torch.set_default_dtype(dtype)
         verdicts.append(violated("torch's default type was changed"))
@@ -129,6 +137,43 @@ def a_pass_has_no_side_effects(subject: Subject) -> Verdict:
             violated("the model uses torch's global generator; use the generators of the context")
         )
     return worst(*verdicts)
+
+
+@torch.no_grad()
+def _logits_after_other_passes(subject: Subject) -> list[Verdict]:
+    """Return verdicts on the logits of a model before and after other passes, and of a used and a fresh model."""
+    sentences = subject.sentences
+    reordered = sentences.map(lambda tensor: tensor.flip(1))
+    used = subject.build(subject.seeds)
+    fresh = subject.build(subject.seeds)
+    before = forward(used, sentences)
+    difference = forward(used, reordered) - forward(fresh, reordered)
+    _run_other_passes(subject, used, reordered)
+    after = forward(used, sentences)
+    quantity = "change of logits by earlier passes over other sentences"
+    change = logit_changes(after - before, sentences.target_nonpad)
+    change_of_reordered = logit_changes(difference, reordered.target_nonpad)
+    return [
+        within(change, quantity, LOGITS, 0.0),
+        within(change_of_reordered, quantity, LOGITS, 0.0),
+    ]
+
+
+@torch.no_grad()
+def _inputs_unchanged(subject: Subject, role: str) -> Verdict:
+    """Return a verdict on the inputs of the attention and the norm of a role, before and after both."""
+    context = subject.attention_context(role, mask=subject.mask(role))
+    x, memory = subject.activations(role)
+    tensors = {"x": x, "queries": context.query_positions, "keys": context.key_positions}
+    if memory is not None:
+        tensors["memory"] = memory
+    if context.mask is not None:
+        tensors["mask"] = context.mask
+    copies = _copied(tensors)
+    for record in (None, lambda name, value: None):
+        subject.attention(role)(x, memory, context, None, record)
+    subject.norm(role)(x.flatten(1, -2))
+    return _unchanged(copies, tensors, "entries of inputs changed by attention or norm")
 
 
 @torch.no_grad()
@@ -146,8 +191,9 @@ def _run_other_passes(subject: Subject, model: Transformer, reordered: SentenceB
     if subject.only_length is None:
         decoded = subject.decoded_sentences.map(lambda tensor: tensor.flip(1))
         greedy(model, decoded.source, decoded.source_lengths, 3)
+        first_tokens = reordered.target[:, :, :1]
         ones = torch.ones_like(reordered.target_lengths)
-        forward(model, replace(reordered, target=reordered.target[:, :, :1], target_lengths=ones))
+        forward(model, replace(reordered, target=first_tokens, target_lengths=ones))
     model.train()
     with torch.random.fork_rng(devices=[]):
         forward(model, reordered)
@@ -159,11 +205,16 @@ def _copied(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _unchanged(before: dict[str, Tensor], after: dict[str, Tensor], quantity: str) -> Verdict:
-    changed = {
-        name: int((value != after[name]).sum()) for name, value in before.items() if value.numel()
-    }
-    names = ", ".join(name for name, count in changed.items() if count)
-    return within(sum(changed.values()), f"{quantity}: {names}" if names else quantity, bound=0.0)
+    names = []
+    total = 0
+    for name, value in before.items():
+        count = int((value != after[name]).sum())
+        if count:
+            names.append(name)
+            total += count
+    if names:
+        quantity = f"{quantity}: {', '.join(names)}"
+    return within(total, quantity, bound=0.0)
 
 
 @invariant("checkpoint", scope="entry")
@@ -191,15 +242,14 @@ def members_compute_the_same_alone(subject: Subject) -> Verdict:
     for member, seed in enumerate(subject.seeds):
         model = subject.build([seed])
         model.load_member(0, subject.model.member_state(member))
-        sentences = subject.sentences.map(
-            partial(torch.index_select, dim=0, index=torch.tensor([member]))
-        )
+        index = torch.tensor([member])
+        sentences = subject.sentences.map(partial(torch.index_select, dim=0, index=index))
+        in_stack = subject.reference_logits[member : member + 1]
         with torch.no_grad():
-            difference = forward(model, sentences) - subject.reference_logits[member : member + 1]
+            difference = forward(model, sentences) - in_stack
+        change = logit_changes(difference, sentences.target_nonpad)
         quantity = f"difference between logits of member {member} in a stack and alone"
-        verdicts.append(
-            within(logit_changes(difference, sentences.target_nonpad), quantity, LOGITS)
-        )
+        verdicts.append(within(change, quantity, LOGITS))
     return worst(*verdicts)
 
 
@@ -211,32 +261,26 @@ def a_seed_determines_the_model(subject: Subject) -> Verdict:
         # Random numbers from torch's global generator would differ between two models.
         return Transformer(subject.config, seeds, *subject.vocab_sizes).double().eval()
 
-    first, second = (build(subject.seeds) for _ in range(2))
+    model = build(subject.seeds)
+    rebuilt = build(subject.seeds).state_dict()
     last = len(subject.seeds) - 1
-    alone, rebuilt = build(subject.seeds[last:]).state_dict(), second.state_dict()
-    table = first.target_embedding.weight
-    if last and bool((table[0] == table[1]).all()):
+    alone = build(subject.seeds[last:]).state_dict()
+    table = model.target_embedding.weight
+    if last > 0 and bool((table[0] == table[1]).all()):
         return violated("two seeds have the same initial weights", 0.0)
     with torch.no_grad():
-        logits, again = (forward(first, subject.sentences) for _ in range(2))
-    verdicts = [
-        within(
-            (logits - again).abs(), "difference between two passes of the same model", LOGITS, 0.0
-        )
-    ]
-    for name, value in first.state_dict().items():
-        quantities = {
-            f"{name}: difference between two models with the same seeds": (value, rebuilt[name]),
-            f"{name}: difference between a member in a stack and alone": (
-                value[last],
-                alone[name][0],
-            ),
-        }
-        for quantity, (left, right) in quantities.items():
-            if left.shape != right.shape:
-                verdicts.append(
-                    violated(f"{quantity}: shapes {list(left.shape)} and {list(right.shape)}")
-                )
-            else:
-                verdicts.append(within((left - right).abs(), quantity, bound=0.0))
+        difference = forward(model, subject.sentences) - forward(model, subject.sentences)
+    quantity = "difference between two passes of the same model"
+    verdicts = [within(difference.abs(), quantity, LOGITS, 0.0)]
+    for name, value in model.state_dict().items():
+        quantity = f"{name}: difference between two models with the same seeds"
+        verdicts.append(_equal(value, rebuilt[name], quantity))
+        quantity = f"{name}: difference between a member in a stack and alone"
+        verdicts.append(_equal(value[last], alone[name][0], quantity))
     return worst(*verdicts)
+
+
+def _equal(left: Tensor, right: Tensor, quantity: str) -> Verdict:
+    if left.shape != right.shape:
+        return violated(f"{quantity}: shapes {list(left.shape)} and {list(right.shape)}")
+    return within((left - right).abs(), quantity, bound=0.0)

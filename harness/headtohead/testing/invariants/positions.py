@@ -16,7 +16,7 @@ from headtohead.model.transformer import Transformer
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.positional import Positional
 from headtohead.testing.invariant import role_invariant
-from headtohead.testing.subject import Subject
+from headtohead.testing.subject import Subject, key_inputs, with_key_inputs
 from headtohead.testing.verdict import (
     EXACT,
     VISIBLE,
@@ -35,10 +35,17 @@ MAX_POSITIONS = 64
 FAR = 6000
 """Number of positions checked where there is no limit; larger than common table sizes."""
 
+LIMIT_ERRORS = (HeadToHeadError, IndexError, RuntimeError, ValueError)
+"""Errors beyond a limit; others are faults of the code."""
+
 SHIFTS = (3, 1000)
 STRICT = 1e-12
-BATCH, TIME = 5, 6
-"""Sentences and tokens of the sampled positions."""
+BATCH = 5
+"""Sentences of the sampled positions."""
+TIME = 6
+"""Tokens of the sampled positions."""
+PASSES = 3
+"""Passes in training mode whose sampled positions are compared."""
 
 OUTPUT = ("member", "sentence", "query", "coordinate")
 COUNTS_ROWS = "positions are rows of the batch"
@@ -54,30 +61,26 @@ def positions_act_in_every_role(subject: Subject, role: str) -> Verdict:
     change, checked = _swap_adjacent_keys(subject, role)
     embedded = _embedded_difference(subject, role)
     style = subject.attention(role).style
-    own_scores = style.depends_on_order(style.options) and not overrides(
-        style, Attention, "mix_embeddings"
-    )
-    if "order-invariant" in subject.positional(role).properties and not own_scores:
-        return worst(
-            within(
-                change, "change by swapping two keys under an order-invariant encoding", OUTPUT[:3]
-            ),
-            within(embedded, "largest number that an order-invariant encoding adds to embeddings"),
-        )
-    if embedded > VISIBLE and not own_scores:
-        return Verdict(
-            "holds", embedded, "smallest difference between the vectors of two positions"
-        )
+    style_has_order = style.depends_on_order(style.options)
+    if overrides(style, Attention, "mix_embeddings"):
+        style_has_order = False
+    if not style_has_order:
+        if "order-invariant" in subject.positional(role).properties:
+            quantity = "change by swapping two keys under an order-invariant encoding"
+            by_swap = within(change, quantity, OUTPUT[:3])
+            quantity = "largest number that an order-invariant encoding adds to embeddings"
+            return worst(by_swap, within(embedded, quantity))
+        if embedded > VISIBLE:
+            quantity = "smallest difference between the vectors of two positions"
+            return Verdict("holds", embedded, quantity)
     if not bool(checked.any()):
         return does_not_apply("no query attends to two adjacent keys")
     # With clipped distances, a swap may have no effect on some queries, but never on all of them.
     per_member = change.where(checked, 0.0).flatten(1).amax(-1)
-    declared = ", as depends_on_order of the style is true" * own_scores
-    return beyond(
-        per_member,
-        f"largest change of an output by swapping two adjacent keys{declared}",
-        OUTPUT[:1],
-    )
+    quantity = "largest change of an output by swapping two adjacent keys"
+    if style_has_order:
+        quantity += ", as depends_on_order of the style is true"
+    return beyond(per_member, quantity, OUTPUT[:1])
 
 
 @torch.no_grad()
@@ -86,8 +89,10 @@ def _swap_adjacent_keys(subject: Subject, role: str) -> tuple[Tensor, Tensor]:
 
     Both ``[member, batch, query]``.
     """
-    attention, mask = subject.attention(role), subject.mask(role)
+    attention = subject.attention(role)
+    mask = subject.mask(role)
     x, memory = subject.activations(role)
+    keys = key_inputs(x, memory)
     context = subject.attention_context(role, mask=mask)
     before, _ = attention(x, memory, context)
     largest_change = torch.zeros(mask.shape[:3], dtype=torch.float64)
@@ -96,8 +101,8 @@ def _swap_adjacent_keys(subject: Subject, role: str) -> tuple[Tensor, Tensor]:
     for key in range(mask.shape[3] - 1):
         order = torch.arange(mask.shape[3])
         order[[key, key + 1]] = order[[key + 1, key]]
-        swapped = (x if memory is None else memory)[:, :, order]
-        after, _ = attention(*((swapped, None) if memory is None else (x, swapped)), context)
+        swapped = with_key_inputs(x, memory, keys[:, :, order])
+        after, _ = attention(*swapped, context)
         visible = mask[..., key] & mask[..., key + 1]
         if memory is None:
             visible = visible & (queries != key) & (queries != key + 1)
@@ -129,64 +134,56 @@ def _embedded_difference(subject: Subject, role: str) -> float:
 @role_invariant("joint-shift")
 def a_joint_shift_changes_nothing(subject: Subject, role: str) -> Verdict:
     """Shifting the positions of queries and keys together changes nothing under relative encodings."""
-    encoded = [
-        other
-        for other in subject.roles
-        if "order-invariant" not in subject.positional(other).properties
-    ]
-    if encoded and role not in encoded:
+    with_positions = []
+    for name in subject.roles:
+        if "order-invariant" not in subject.positional(name).properties:
+            with_positions.append(name)
+    if with_positions and role not in with_positions:
         return does_not_apply("the encoding is order-invariant")
     if subject.positional(role).by_row:
         return does_not_apply(COUNTS_ROWS)
     if subject.attention(role).style.position_dependent:
         return does_not_apply("the style's own scores depend on positions")
     limit = subject.limit(role)
-    shifts = [
-        shift for shift in SHIFTS if limit is None or limit >= shift + max(subject.times(role))
-    ]
+    time = max(subject.times(role))
+    shifts = [shift for shift in SHIFTS if limit is None or limit >= shift + time]
     if not shifts:
         return does_not_apply(f"{limit} positions are too few to shift")
-    if "relative" in subject.positional(role).properties:
-        return worst(
-            *(
-                verdict
-                for shift in shifts
-                for output, embedded in [_changes_by_shift(subject, role, shift)]
-                for verdict in (
-                    within(output, f"change of the output by a joint shift of {shift}", OUTPUT),
-                    within(
-                        embedded,
-                        f"change of the vectors added to embeddings by a joint shift of {shift}",
-                    ),
-                )
-            )
+    if "relative" not in subject.positional(role).properties:
+        output, embedded = _changes_by_shift(subject, role, SHIFTS[0])
+        return outside(
+            'the encoding does not declare "relative"',
+            [float(output.max()), embedded],
+            "a joint shift changes the output",
+            EXACT,
         )
-    output, embedded = _changes_by_shift(subject, role, SHIFTS[0])
-    largest = [float(output.max()), embedded]
-    return outside(
-        'the encoding does not declare "relative"',
-        largest,
-        "a joint shift changes the output",
-        EXACT,
-    )
+    verdicts = []
+    for shift in shifts:
+        output, embedded = _changes_by_shift(subject, role, shift)
+        by = f"by a joint shift of {shift}"
+        verdicts.append(within(output, f"change of the output {by}", OUTPUT))
+        verdicts.append(within(embedded, f"change of the vectors added to embeddings {by}"))
+    return worst(*verdicts)
 
 
 @torch.no_grad()
 def _changes_by_shift(subject: Subject, role: str, shift: int) -> tuple[Tensor, float]:
     """Return the changes of the output, and the largest change of the vectors that are added to embeddings."""
-    attention, mask = subject.attention(role), subject.mask(role)
+    attention = subject.attention(role)
+    mask = subject.mask(role)
     x, memory = subject.activations(role)
     original, _ = attention(x, memory, subject.attention_context(role, mask=mask))
     shifted, _ = attention(x, memory, subject.attention_context(role, shift, mask))
-    positions = torch.arange(subject.times(role)[0]).unsqueeze(0)
-    first, second = (
-        subject.positional(role).embed(at, role) for at in (positions, positions + shift)
-    )
+    change = (original - shifted).abs()
+    queries, _ = subject.times(role)
+    positions = torch.arange(queries).unsqueeze(0)
+    first = subject.positional(role).embed(positions, role)
+    second = subject.positional(role).embed(positions + shift, role)
+    if first is None and second is None:
+        return change, 0.0
     if first is None or second is None:
-        embedded = 0.0 if first is second else torch.inf
-    else:
-        embedded = float((first - second).abs().max())
-    return (original - shifted).abs(), embedded
+        return change, torch.inf
+    return change, float((first - second).abs().max())
 
 
 @role_invariant("falls-with-distance")
@@ -195,26 +192,24 @@ def weights_fall_strictly_with_distance(subject: Subject, role: str) -> Verdict:
     """On equal tokens, weights fall strictly with distance, in every visible direction."""
     if "falls-with-distance" not in subject.positional(role).properties:
         return does_not_apply('the encoding does not declare "falls-with-distance"')
-    style, hooks = (
-        subject.attention(role).style,
-        ("mix_tokens", "scores", "mix_scores", "normalise", "mix"),
-    )
+    style = subject.attention(role).style
+    hooks = ("mix_tokens", "scores", "mix_scores", "normalise", "mix")
     if not style.projects or any(overrides(style, Attention, name) for name in hooks):
         return does_not_apply("the style's weights are not a plain softmax of the tokens' scores")
-    x, memory = (
-        None if side is None else side[:, :, :1].expand_as(side)
-        for side in subject.activations(role)
-    )
-    recorded: dict[str, Tensor] = {}
+    x, memory = subject.activations(role)
+    equal_x = x[:, :, :1].expand_as(x)
+    equal_memory = None if memory is None else memory[:, :, :1].expand_as(memory)
     # Without a mask, the weights depend on the encoding alone.
-    subject.attention(role)(x, memory, subject.attention_context(role), None, recorded.__setitem__)
+    context = subject.attention_context(role)
+    recorded: dict[str, Tensor] = {}
+    subject.attention(role)(equal_x, equal_memory, context, None, recorded.__setitem__)
     weights = recorded["weights"].log()
     queries, keys = weights.shape[-2:]
     rise = weights.diff(dim=-1)
-    after = torch.arange(queries)[:, None] <= torch.arange(keys)[:-1]
+    is_after = torch.arange(queries)[:, None] <= torch.arange(keys)[:-1]
     # Later keys are hidden from a causal decoder.
-    hidden = role in subject.target_key_roles and subject.hides("future", role)
-    fall = torch.where(after, torch.inf if hidden else -rise, rise)
+    is_hidden = role in subject.target_key_roles and subject.hides("future", role)
+    fall = torch.where(is_after, torch.inf if is_hidden else -rise, rise)
     axes = ("member", "sentence", "head", "query", "key")
     return beyond(fall, "smallest fall of log weights per position", axes, STRICT)
 
@@ -227,8 +222,9 @@ def positions_differ_up_to_the_limit_and_raise_beyond(subject: Subject, role: st
 
 
 def _limit_of_encoding(subject: Subject, role: str) -> Verdict:
-    positional, limit = subject.positional(role), subject.limit(role)
-    if subject.positional(role).by_row:
+    positional = subject.positional(role)
+    limit = subject.limit(role)
+    if positional.by_row:
         return does_not_apply(COUNTS_ROWS)
 
     def compute(count: int) -> None:
@@ -239,22 +235,22 @@ def _limit_of_encoding(subject: Subject, role: str) -> Verdict:
             # The first and the last query have every distance.
             positional.bias(positions[:, [0, -1]], positions, role, 0)
 
-    if limit is not None and (wrong := _wrong_limit("the encoding", limit, compute)):
-        return wrong
-    if limit is None and _raises(compute, FAR):
-        return does_not_apply(f"the encoding raises at {FAR} positions")
+    if limit is None:
+        if _raises(compute, FAR):
+            return does_not_apply(f"the encoding raises at {FAR} positions")
+    else:
+        wrong = _wrong_limit("the encoding", limit, compute)
+        if wrong is not None:
+            return wrong
     positions = torch.arange(limit or FAR).unsqueeze(0)
-    vectors = [
-        table
-        for table in (_embedded(subject, role, positions), _rotated(subject, role, positions))
-        if table is not None
-    ]
-    if not vectors or positions.shape[1] < 2:
+    differences = []
+    for vectors in (_embedded(subject, role, positions), _rotated(subject, role, positions)):
+        if vectors is not None:
+            differences.append(vectors.diff(dim=1).abs().amax(-1).amax(0))
+    if not differences or positions.shape[1] < 2:
         return does_not_apply("the encoding has no vector per position")
-    differences = torch.stack([table.diff(dim=1).abs().amax(-1).amax(0) for table in vectors]).amax(
-        0
-    )
-    return beyond(differences, "smallest difference between a position and the next", ("position",))
+    largest = torch.stack(differences).amax(0)
+    return beyond(largest, "smallest difference between a position and the next", ("position",))
 
 
 def _limit_of_style(subject: Subject, role: str) -> Verdict:
@@ -264,10 +260,10 @@ def _limit_of_style(subject: Subject, role: str) -> Verdict:
         return does_not_apply("the style has no limit")
 
     def compute(count: int) -> None:
-        geometry, positions = style.context.geometry, torch.arange(count).unsqueeze(0)
-        q = torch.zeros(
-            len(subject.seeds), 1, geometry.heads, count, geometry.key_width, dtype=torch.float64
-        )
+        geometry = style.context.geometry
+        positions = torch.arange(count).unsqueeze(0)
+        shape = (len(subject.seeds), 1, geometry.heads, count, geometry.key_width)
+        q = torch.zeros(shape, dtype=torch.float64)
         style.scores(q, q, positions, positions)
 
     holds = Verdict("holds", 0.0, f"positions beyond {limit} raise an exception")
@@ -290,12 +286,7 @@ def _wrong_limit(entry: str, limit: int, compute: Callable[[int], object]) -> Ve
 def _raises(compute: Callable[[int], object], count: int) -> bool:
     try:
         compute(count)
-    except (
-        HeadToHeadError,
-        IndexError,
-        RuntimeError,
-        ValueError,
-    ):  # other errors are faults of the code, not a limit
+    except LIMIT_ERRORS:
         return True
     return False
 
@@ -303,18 +294,23 @@ def _raises(compute: Callable[[int], object], count: int) -> bool:
 def _embedded(subject: Subject, role: str, positions: Tensor) -> Tensor | None:
     """Return the vectors that are added to embeddings, ``[member, position, width]``, or None."""
     table = subject.positional(role).embed(positions, role)
-    return None if table is None else table.expand(-1, -1, positions.shape[1], -1)[:, 0].double()
+    if table is None:
+        return None
+    return table.expand(-1, -1, positions.shape[1], -1)[:, 0].double()
 
 
 def _rotated(subject: Subject, role: str, positions: Tensor) -> Tensor | None:
     """Return a fixed query rotated to every position, ``[member, position, width]``, or None."""
-    positional, geometry = subject.positional(role), subject.attention(role).context.geometry
-    if not (overrides(positional, Positional, "rotate") and geometry.key_width):
+    positional = subject.positional(role)
+    width = subject.attention(role).context.geometry.key_width
+    if width == 0 or not overrides(positional, Positional, "rotate"):
         return None
-    query = torch.linspace(0.5, 1.5, geometry.key_width, dtype=torch.float64)
+    query = torch.linspace(0.5, 1.5, width, dtype=torch.float64)
     x = query.expand(len(subject.seeds), 1, 1, positions.shape[1], -1).clone()
     rotated = positional.rotate(x, positions, role, 0)
-    return None if torch.equal(rotated, x) else rotated[:, 0, 0]
+    if torch.equal(rotated, x):
+        return None
+    return rotated[:, 0, 0]
 
 
 @role_invariant("sampled-positions", scope="entry")
@@ -322,48 +318,72 @@ def sampled_positions_rise_and_belong_to_their_member(subject: Subject, role: st
     """Sampled positions rise along a sentence, differ by pass and member, and depend on the seed alone."""
     if role == "cross" or not overrides(subject.positional(role), Positional, "draw"):
         return does_not_apply("the encoding samples no positions")
-    _, stack = _samples(subject, role, subject.seeds)
-    first, shape = stack[0], (len(subject.seeds), BATCH, TIME)
-    if first.shape != shape:
-        return violated(f"expected positions of shape {list(shape)}, got {list(first.shape)}")
-    if first.is_floating_point():
-        return violated("positions are not integers")
-    if bool((first < 0).any()):
-        return violated("a position is negative")
-    if not bool((first.diff(dim=-1) > 0).all()):
-        return violated("positions do not rise")
-    _, again = _samples(subject, role, subject.seeds)
-    if not all(map(torch.equal, stack, again)):
-        return violated("positions differ between two models with the same seeds")
-    if all(torch.equal(first, sample) for sample in stack[1:]):
-        return violated("every pass samples the same positions")
-    for member, seed in enumerate(subject.seeds):
-        _, alone = _samples(subject, role, [seed])
-        if not all(
-            torch.equal(single[0], stacked[member])
-            for single, stacked in zip(alone, stack, strict=True)
-        ):
-            return violated(f"member {member} samples other positions alone than in the stack")
-    if len(subject.seeds) > 1 and all(torch.equal(sample[0], sample[1]) for sample in stack):
-        return violated("two members sample the same positions")
-    model, _ = _samples(subject, role, subject.seeds, count=1)
-    loaded, _ = _samples(subject, role, subject.seeds, count=0)
-    loaded.load_state_dict(model.state_dict())
-    if not torch.equal(_draw(loaded, role), stack[1]):
-        return violated("after loading a checkpoint the random stream restarts")
+    samples = _samples(subject, role, subject.seeds)
+    problem = (
+        _wrong_positions(samples[0], len(subject.seeds))
+        or _wrong_randomness(subject, role, samples)
+        or _wrong_after_loading(subject, role, samples)
+    )
+    if problem is not None:
+        return violated(problem)
     return Verdict("holds", 0.0, "samples that differ from the member's own")
 
 
-def _samples(
-    subject: Subject, role: str, seeds: Sequence[int], count: int = 3
-) -> tuple[Transformer, list[Tensor]]:
-    """Return a new model in training mode, and the first positions that its encoding samples."""
-    model = Transformer(subject.config, seeds, *subject.vocab_sizes).train()
-    return model, [_draw(model, role) for _ in range(count)]
+def _wrong_positions(sample: Tensor, members: int) -> str | None:
+    """Return why the sampled positions of a pass are no positions, or None."""
+    shape = (members, BATCH, TIME)
+    if sample.shape != shape:
+        return f"expected positions of shape {list(shape)}, got {list(sample.shape)}"
+    if sample.is_floating_point():
+        return "positions are not integers"
+    if bool((sample < 0).any()):
+        return "a position is negative"
+    if not bool((sample.diff(dim=-1) > 0).all()):
+        return "positions do not rise"
+    return None
+
+
+def _wrong_randomness(subject: Subject, role: str, samples: Tensor) -> str | None:
+    """Return why the samples of several passes do not depend on seed and pass as they must, or None."""
+    if not torch.equal(samples, _samples(subject, role, subject.seeds)):
+        return "positions differ between two models with the same seeds"
+    if bool((samples == samples[:1]).all()):
+        return "every pass samples the same positions"
+    for member, seed in enumerate(subject.seeds):
+        alone = _samples(subject, role, [seed])
+        if not torch.equal(alone[:, 0], samples[:, member]):
+            return f"member {member} samples other positions alone than in the stack"
+    if len(subject.seeds) > 1 and torch.equal(samples[:, 0], samples[:, 1]):
+        return "two members sample the same positions"
+    return None
+
+
+def _wrong_after_loading(subject: Subject, role: str, samples: Tensor) -> str | None:
+    """Return why a model does not continue the samples of another one whose state it loads, or None."""
+    model = _model_in_training(subject, subject.seeds)
+    _draw(model, role)
+    loaded = _model_in_training(subject, subject.seeds)
+    loaded.load_state_dict(model.state_dict())
+    if not torch.equal(_draw(loaded, role), samples[1]):
+        return "after loading a checkpoint the random stream restarts"
+    return None
+
+
+def _samples(subject: Subject, role: str, seeds: Sequence[int]) -> Tensor:
+    """Return the positions that the encoding of a new model samples, ``[pass, member, sentence, token]``."""
+    model = _model_in_training(subject, seeds)
+    return torch.stack([_draw(model, role) for _ in range(PASSES)])
+
+
+def _model_in_training(subject: Subject, seeds: Sequence[int]) -> Transformer:
+    return Transformer(subject.config, seeds, *subject.vocab_sizes).train()
 
 
 def _draw(model: Transformer, role: str) -> Tensor:
+    """Return the positions that an encoding samples in a pass, ``[member, sentence, token]``."""
     positional = model.positionals[role]
     assert isinstance(positional, Positional)
     sample = positional.draw(BATCH, TIME)
-    return torch.arange(TIME).expand(1, BATCH, TIME) if sample is None else sample
+    if sample is None:
+        return torch.arange(TIME).expand(1, BATCH, TIME)
+    return sample

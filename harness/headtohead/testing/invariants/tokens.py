@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from headtohead.data.vocabulary import PAD, SPECIALS
 from headtohead.testing.invariant import invariant
-from headtohead.testing.subject import LONGEST, SentenceBatch, Subject
+from headtohead.testing.subject import LONGEST, SentenceBatch, Subject, next_words
 from headtohead.testing.verdict import (
     LOGITS,
     Verdict,
@@ -58,20 +58,17 @@ def future_tokens_never_change_earlier_logits(subject: Subject) -> Verdict:
 def every_source_token_changes_the_logits(subject: Subject) -> Verdict:
     """Changing any source token changes the logits at some target position."""
     sentences = subject.sentences
-    change = (
-        _changes(subject, "source")
-        .amax(-1)
-        .where(sentences.target_nonpad.unsqueeze(2), 0.0)
-        .amax(-1)
-    )
-    quantity = "smallest change of logits by changing a source token"
-    return beyond(change.where(sentences.source_nonpad, torch.inf), quantity, CHANGED)
+    change = _changes(subject, "source").amax(-1)
+    change = change.where(sentences.target_nonpad.unsqueeze(2), 0.0)
+    largest = change.amax(-1).where(sentences.source_nonpad, torch.inf)
+    return beyond(largest, "smallest change of logits by changing a source token", CHANGED)
 
 
 @invariant("target-reaches-logits")
 def every_target_token_changes_the_logits_of_its_queries(subject: Subject) -> Verdict:
     """Changing a target token changes the logits at every position that attends to it."""
-    visible, nonpad = subject.mask("decoder").transpose(-2, -1), subject.sentences.target_nonpad
+    visible = subject.mask("decoder").transpose(-2, -1)
+    nonpad = subject.sentences.target_nonpad
     if "encoder" not in subject.roles:  # the part of the target, which follows the source
         positions = torch.arange(nonpad.shape[-1]) + subject.sentences.source_lengths.unsqueeze(-1)
         visible = _chosen(_chosen(visible, positions, -1), positions, -2)
@@ -91,24 +88,23 @@ def _changes(
 
     Padding is changed, too. With ``full_length``, padding of the target counts as tokens.
     """
-    sentences, changes = subject.sentences, []
+    sentences = subject.sentences
+    source_size, target_size = subject.vocab_sizes
+    vocab_size = source_size if side == "source" else target_size
     time = getattr(sentences, side).shape[-1]
-    first, vocab_size = len(SPECIALS), subject.vocab_sizes[0 if side == "source" else 1]
+    positions = torch.arange(time)
+    changes = []
     for sentence in range(sentences.source.shape[1]):
-        copies = sentences.map(
-            partial(torch.index_select, dim=1, index=torch.full((time,), sentence))
-        )
+        # In copy i of the sentence, token i changes.
+        index = torch.full((time,), sentence)
+        copies = sentences.map(partial(torch.index_select, dim=1, index=index))
         if full_length:
             full = torch.full_like(copies.target_lengths, sentences.target.shape[-1])
             copies = replace(copies, target_lengths=full)
         ids = getattr(copies, side).clone()
-        for position in range(time):
-            ids[:, position, position] = first + (ids[:, position, position] - first + 1) % (
-                vocab_size - first
-            )
-        changes.append(
-            (subject.logits(copies) - subject.logits(replace(copies, **{side: ids}))).abs()
-        )
+        ids[:, positions, positions] = next_words(ids[:, positions, positions], vocab_size)
+        change = subject.logits(copies) - subject.logits(replace(copies, **{side: ids}))
+        changes.append(change.abs())
     return torch.stack(changes, dim=1)
 
 
@@ -118,13 +114,12 @@ def more_padding_changes_no_logits(subject: Subject) -> Verdict:
     if subject.only_length is not None:
         return does_not_apply(f"the decoder accepts exactly {subject.only_length} tokens")
     sentences = subject.sentences
-    source, target = (
-        functional.pad(ids, (0, 2), value=PAD) for ids in (sentences.source, sentences.target)
-    )
-    logits = subject.logits(replace(sentences, source=source, target=target))[
-        :, :, : sentences.target.shape[-1]
-    ]
-    change = logit_changes(logits - subject.reference_logits, sentences.target_nonpad)
+    time = sentences.target.shape[-1]
+    source = functional.pad(sentences.source, (0, 2), value=PAD)
+    target = functional.pad(sentences.target, (0, 2), value=PAD)
+    logits = subject.logits(replace(sentences, source=source, target=target))
+    difference = logits[:, :, :time] - subject.reference_logits
+    change = logit_changes(difference, sentences.target_nonpad)
     return _if_padding_is_hidden(subject, change, "change of logits by added padding")
 
 
@@ -132,13 +127,11 @@ def more_padding_changes_no_logits(subject: Subject) -> Verdict:
 def padding_ids_change_no_logits(subject: Subject) -> Verdict:
     """Other ids at padding positions change no logits at non-padding positions."""
     sentences = subject.sentences
-    other = len(SPECIALS) + 1
-    source = sentences.source.where(sentences.source_nonpad, other)
-    target = sentences.target.where(sentences.target_nonpad, other)
-    difference = (
-        subject.logits(replace(sentences, source=source, target=target)) - subject.reference_logits
-    )
-    change = logit_changes(difference, sentences.target_nonpad)
+    word = len(SPECIALS) + 1
+    source = sentences.source.where(sentences.source_nonpad, word)
+    target = sentences.target.where(sentences.target_nonpad, word)
+    logits = subject.logits(replace(sentences, source=source, target=target))
+    change = logit_changes(logits - subject.reference_logits, sentences.target_nonpad)
     return _if_padding_is_hidden(
         subject, change, "change of logits by other ids at padding positions"
     )
@@ -147,13 +140,13 @@ def padding_ids_change_no_logits(subject: Subject) -> Verdict:
 @invariant("batch-of-one")
 def a_batch_equals_its_sentences_alone(subject: Subject) -> Verdict:
     """A batch of N sentences gives the logits of N batches of one sentence."""
-    full = ((LONGEST,) * len(subject.lengths[0]),) * len(subject.seeds)
+    batch = len(subject.lengths[0])
+    full = ((LONGEST,) * batch,) * len(subject.seeds)
     unpadded = _changes_alone(subject, subject.random_sentences(full))
-    alone = within(
-        unpadded, "difference between logits alone and in a batch without padding", LOGITS
-    )
-    if alone.state == "violated":
-        return alone
+    quantity = "difference between logits alone and in a batch without padding"
+    without_padding = within(unpadded, quantity, LOGITS)
+    if without_padding.state == "violated":
+        return without_padding
     padded = _changes_alone(subject, subject.sentences)
     return _if_padding_is_hidden(subject, padded, "difference between logits alone and in a batch")
 
@@ -165,17 +158,20 @@ def _changes_alone(subject: Subject, sentences: SentenceBatch) -> Tensor:
     members, batch = sentences.source_lengths.shape
     lengths = torch.stack([sentences.source_lengths, sentences.target_lengths], -1)
     for sentence in range(batch):
+        column = slice(sentence, sentence + 1)
         for source_time, target_length in lengths[:, sentence].unique(dim=0).tolist():
             # Members with sentences of these lengths; the model computes all members.
-            own = (lengths[:, sentence] == torch.tensor([source_time, target_length])).all(-1)
+            pair = torch.tensor([source_time, target_length])
+            has_lengths = (lengths[:, sentence] == pair).all(-1)
             target_time = subject.only_length or target_length
             alone = SentenceBatch(
-                sentences.source[:, sentence : sentence + 1, :source_time],
+                sentences.source[:, column, :source_time],
                 torch.full((members, 1), source_time),
-                sentences.target[:, sentence : sentence + 1, :target_time],
+                sentences.target[:, column, :target_time],
                 torch.full((members, 1), target_length),
             )
-            logits[own, sentence, :target_time] = subject.logits(alone)[own, 0]
+            of_sentence = subject.logits(alone)[has_lengths, 0]
+            logits[has_lengths, sentence, :target_time] = of_sentence
     return logit_changes(logits - together, sentences.target_nonpad)
 
 
@@ -211,7 +207,8 @@ def source_order_changes_logits_unless_the_variant_is_order_invariant(subject: S
 @invariant("source-mirror")
 def source_reversal_changes_logits_unless_the_encoding_is_symmetric(subject: Subject) -> Verdict:
     """Reversing the source changes the logits if and only if direction is encoded."""
-    positions = torch.arange(subject.sentences.source.shape[-1]).expand_as(subject.sentences.source)
+    source = subject.sentences.source
+    positions = torch.arange(source.shape[-1]).expand_as(source)
     lengths = subject.sentences.source_lengths.unsqueeze(-1)
     order = torch.where(positions < lengths, lengths - 1 - positions, positions)
     return _reordered_source(subject, order, "reversing the source", "mirror-invariant")
@@ -234,30 +231,24 @@ def _reordered_source(subject: Subject, order: Tensor, action: str, name: str) -
     order_invariant = _invariant_sentences(subject, order, "order-invariant")
     unchanged = order_invariant | _invariant_sentences(subject, order, name)
     positions = batch.target_nonpad & unchanged.unsqueeze(-1)
-    if bool((unchanged & ~order_invariant).any()) and not subject.hides("padding", "encoder"):
+    changed_positions = logit_changes(change, positions)
+    by_mirror_alone = unchanged & ~order_invariant
+    if bool(by_mirror_alone.any()) and not subject.hides("padding", "encoder"):
         predicted = f"{action}, and not the padding, changes logits at non-padding positions"
-        return outside(
-            "the encoder attends to padding", logit_changes(change, positions), predicted
-        )
+        return outside("the encoder attends to padding", changed_positions, predicted)
     verdicts = []
     if bool(unchanged.any()):
         quantity = f"change of logits of an invariant variant by {action}"
-        verdicts.append(within(logit_changes(change, positions), quantity, LOGITS))
+        verdicts.append(within(changed_positions, quantity, LOGITS))
     if not bool(unchanged.all()):
-        counted = batch.target_nonpad & (~unchanged & (batch.source_lengths >= SHORTEST)).unsqueeze(
-            -1
-        )
-        counted_change = change.abs().amax(-1)
+        must_change = ~unchanged & (batch.source_lengths >= SHORTEST)
+        counted = batch.target_nonpad & must_change.unsqueeze(-1)
+        size = change.abs().amax(-1)
         if "encoder" not in subject.roles:  # a mask may hide the source from some target positions
-            counted_change = (
-                counted_change.where(batch.target_nonpad, 0.0)
-                .amax(-1, keepdim=True)
-                .expand_as(counted)
-            )
-        counted_change = counted_change.where(counted, torch.inf)
-        verdicts.append(
-            beyond(counted_change, f"smallest change of logits by {action}", LOGITS[:3])
-        )
+            largest = size.where(batch.target_nonpad, 0.0).amax(-1, keepdim=True)
+            size = largest.expand_as(counted)
+        quantity = f"smallest change of logits by {action}"
+        verdicts.append(beyond(size.where(counted, torch.inf), quantity, LOGITS[:3]))
     return worst(*verdicts)
 
 
@@ -268,50 +259,64 @@ def _invariant_sentences(subject: Subject, order: Tensor, name: str) -> Tensor:
     invariance, too.
     """
     roles = ("encoder", "cross") if "encoder" in subject.roles else ("decoder", "decoder")
-    encodings = [subject.positional(role).properties for role in roles]
-    by_modules = {name, "order-invariant"} & encodings[0] and "order-invariant" in encodings[1]
-    if not by_modules or any(map(subject.depends_on_order, roles)):
+    of_source, of_memory = (subject.positional(role).properties for role in roles)
+    is_invariant = name in of_source or "order-invariant" in of_source
+    styles_depend = any(subject.depends_on_order(role) for role in roles)
+    if not is_invariant or "order-invariant" not in of_memory or styles_depend:
         return torch.zeros(order.shape[:2], dtype=torch.bool)
     if "encoder" not in subject.roles:
-        # In the first layer only the rows of target positions count, from the second on those of source tokens, too.
-        mask, lengths = subject.mask("decoder"), subject.sentences.source_lengths.unsqueeze(-1)
-        rest = torch.arange(order.shape[-1], mask.shape[-1]).expand(*order.shape[:2], -1)
-        order = torch.cat([order, rest], -1)
-        if subject.config.model.decoder_layers > 1:
-            return (_chosen(_chosen(mask, order, -1), order, -2) == mask).all(-1).all(-1)
-        of_target = torch.arange(mask.shape[-1]) >= lengths
-        return ((_chosen(mask, order, -1) == mask) | ~of_target.unsqueeze(-1)).all(-1).all(-1)
-    encoder, cross = subject.mask("encoder"), subject.mask("cross")
-    same = _chosen(_chosen(encoder, order, -1), order, -2) == encoder
-    same = same | ~subject.sentences.source_nonpad.unsqueeze(
-        -1
-    )  # outputs at padding are never used
-    return same.all(-1).all(-1) & (_chosen(cross, order, -1) == cross).all(-1).all(-1)
+        return _equal_after_reordering(subject, order)
+    encoder = subject.mask("encoder")
+    cross = subject.mask("cross")
+    same_in_encoder = _chosen(_chosen(encoder, order, -1), order, -2) == encoder
+    # Outputs at padding are never used.
+    same_in_encoder = same_in_encoder | ~subject.sentences.source_nonpad.unsqueeze(-1)
+    same_in_cross = _chosen(cross, order, -1) == cross
+    return same_in_encoder.all(-1).all(-1) & same_in_cross.all(-1).all(-1)
+
+
+def _equal_after_reordering(subject: Subject, order: Tensor) -> Tensor:
+    """Return the sentences ``[member, batch]`` with the same mask after a reordering, of a decoder-only model."""
+    mask = subject.mask("decoder")
+    time = mask.shape[-1]
+    rest = torch.arange(order.shape[-1], time).expand(*order.shape[:2], -1)
+    order_of_all = torch.cat([order, rest], -1)
+    reordered_keys = _chosen(mask, order_of_all, -1)
+    if subject.config.model.decoder_layers > 1:
+        same = _chosen(reordered_keys, order_of_all, -2) == mask
+    else:
+        # In a single layer only the rows of target positions count.
+        is_target = torch.arange(time) >= subject.sentences.source_lengths.unsqueeze(-1)
+        same = (reordered_keys == mask) | ~is_target.unsqueeze(-1)
+    return same.all(-1).all(-1)
 
 
 def _chosen(mask: Tensor, positions: Tensor, axis: int) -> Tensor:
     """Return positions ``[member, batch, position]`` of an axis of a mask ``[member, batch, query, key]``."""
     shape = list(mask.shape)
     shape[axis] = positions.shape[-1]
-    return mask.gather(axis, positions.unsqueeze(-2 if axis == -1 else -1).expand(shape))
+    other_axis = -2 if axis == -1 else -1
+    return mask.gather(axis, positions.unsqueeze(other_axis).expand(shape))
 
 
 @invariant("tokens-alone", scope="entry")
 @torch.no_grad()
 def tokens_are_processed_alone(subject: Subject) -> Verdict:
     """The output of a feed-forward network or a norm at a token depends on this token alone, not on its position."""
-    modules, verdicts = {"feed-forward network": subject.feed_forward, "norm": subject.norm}, []
+    modules = {"feed-forward network": subject.feed_forward, "norm": subject.norm}
+    verdicts = []
     for name, role in product(modules, subject.config.entries("norm")):
-        module, x = modules[name](role), subject.activations(role)[0][:, 0]
-        alone = torch.cat([module(token) for token in x.split(1, dim=1)], dim=1)
-        for other, by in (
-            (alone, "by other tokens"),
-            (module(x.flip(1)).flip(1), "by the position of a token"),
-        ):
-            verdict = within(
-                (module(x) - other).abs(), f"change of the output of a {name} {by}", COORDINATES
-            )
-            verdicts.append(verdict.in_role(role))
+        module = modules[name](role)
+        tokens = subject.activations(role)[0][:, 0]
+        output = module(tokens)
+        outputs_alone = [module(token) for token in tokens.split(1, dim=1)]
+        quantity = f"change of the output of a {name}"
+        by_tokens = (output - torch.cat(outputs_alone, dim=1)).abs()
+        verdict = within(by_tokens, f"{quantity} by other tokens", COORDINATES)
+        verdicts.append(verdict.in_role(role))
+        by_position = (output - module(tokens.flip(1)).flip(1)).abs()
+        verdict = within(by_position, f"{quantity} by the position of a token", COORDINATES)
+        verdicts.append(verdict.in_role(role))
     return worst(*verdicts)
 
 
@@ -325,13 +330,16 @@ def norms_are_invariant_as_declared(subject: Subject) -> Verdict:
     """
     verdicts = []
     for role in subject.config.entries("norm"):
-        norm, tokens = subject.norm(role), subject.activations(role)[0][:, 0]
+        norm = subject.norm(role)
+        tokens = subject.activations(role)[0][:, 0]
         for name, factor, shift in (("scale-invariant", 3, 0), ("shift-invariant", 1, 1e6)):
-            bounded, kind, size = (
-                (within, name, 1e6) if name in norm.properties else (beyond, f"not {name}", 1e2)
-            )
-            x = size * tokens
+            is_declared = name in norm.properties
+            x = (1e6 if is_declared else 1e2) * tokens
             change = (norm(factor * x + shift) - norm(x)).abs().amax((1, 2))
-            verdict = bounded(change, f"largest change of a norm that is {kind}", ("member",))
+            if is_declared:
+                verdict = within(change, f"largest change of a norm that is {name}", ("member",))
+            else:
+                quantity = f"largest change of a norm that is not {name}"
+                verdict = beyond(change, quantity, ("member",))
             verdicts.append(verdict.in_role(role))
     return worst(*verdicts)

@@ -35,11 +35,9 @@ def a_member_trains_as_it_would_alone(subject: Subject) -> Verdict:
         configs = [*[config] * len(subject.seeds), unlike(config)]
         alone = [trained_weights(subject, config, [seed])[0] for seed in subject.seeds]
         stack = trained_weights(subject, config, [*subject.seeds, 7], configs)
-        differences += [
-            float((stacked[name] - value).abs().max())
-            for stacked, single in zip(stack, alone, strict=False)
-            for name, value in single.items()
-        ]
+        for stacked, single in zip(stack, alone, strict=False):
+            for name, value in single.items():
+                differences.append(float((stacked[name] - value).abs().max()))
     if not torch.equal(torch.get_rng_state(), state):
         torch.set_rng_state(state)
         return violated(
@@ -59,11 +57,12 @@ def unlike(config: RunConfig) -> RunConfig:
         train={"lr": config.train.lr / 3, **smoothing},
         model={"init": "torch", "mask_value": "-1e9", **dropout},
     )
-    positional = tiny_config(
-        "sinusoidal" if config.positional.encoder.name == "none" else "none"
-    ).positional
+    encoding = "sinusoidal" if config.positional.encoder.name == "none" else "none"
+    positional = tiny_config(encoding).positional
     with_positional = other.model_copy(update={"positional": positional})
-    return with_positional if shape(with_positional) == shape(config) else other
+    if shape(with_positional) == shape(config):
+        return with_positional
+    return other
 
 
 def trained_weights(
@@ -99,22 +98,23 @@ def _training(
 @invariant("resume", scope="training")
 def a_resumed_training_equals_an_uninterrupted_one(subject: Subject) -> Verdict:
     """Training that is interrupted, saved, loaded and resumed gives the same weights."""
-    members = [subject.config] * len(subject.seeds), subject.seeds
+    configs = [subject.config] * len(subject.seeds)
     with torch.random.fork_rng(devices=[]), tempfile.TemporaryDirectory() as folder:
         points = ResumePoints(Path(folder))
-        whole = _training(subject, *members)
+        whole = _training(subject, configs, subject.seeds)
         whole.run()
-        interrupted = _training(subject, *members, points)
+        interrupted = _training(subject, configs, subject.seeds, points)
         with suppress(TimeLimitReached):
             interrupted.run(lambda: whole.steps // 2 - interrupted.progress.step)
-        resumed = _training(subject, *members, points)
+        resumed = _training(subject, configs, subject.seeds, points)
         resumed.run()
     weights = resumed.model.state_dict()
-    differences = {
-        name: float((value - weights[name]).abs().max())
-        for name, value in whole.model.state_dict().items()
-        if value.numel()
-    }
-    name, difference = max(differences.items(), key=lambda item: (math.isnan(item[1]), item[1]))
-    quantity = f"difference between the weights {name} of a resumed and an uninterrupted training"
-    return within(difference, quantity, bound=0.0)
+    differences: dict[str, float] = {}
+    for name, value in whole.model.state_dict().items():
+        if value.numel():
+            differences[name] = float((value - weights[name]).abs().max())
+    largest = max(differences, key=lambda name: (math.isnan(differences[name]), differences[name]))
+    quantity = (
+        f"difference between the weights {largest} of a resumed and an uninterrupted training"
+    )
+    return within(differences[largest], quantity, bound=0.0)

@@ -15,7 +15,7 @@ help:
 	@echo "make test     install what developers need and run the default tier of the tests"
 	@echo "make test-slow run the slow tier: clusters, kills, installs, exhaustive grids"
 	@echo "make test-all run both tiers"
-	@echo "make lint     style, formatting and types"
+	@echo "make lint     style, limits on complexity and density, formatting and types"
 	@echo "make format   fix style and formatting where a tool can"
 	@echo "make wheel    build dist/headtohead-*.whl and dist/headtohead_judge-*.whl"
 	@echo "make docs     regenerate the generated pages of docs/"
@@ -49,6 +49,7 @@ test-all: test test-slow
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python benchmarks/density.py harness/headtohead harness/judge plugins
 	$(BIN)/mypy
 
 format: .venv/installed-dev

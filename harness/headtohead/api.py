@@ -91,7 +91,7 @@ def _load(
     return loaded, runs_folder(None, runs)
 
 
-def run(
+def run(  # noqa: PLR0913 - keyword-only options of the Python API
     experiment: Path | str | Mapping[str, Any],
     *,
     overrides: Sequence[str] = (),

@@ -44,7 +44,7 @@ def dropout(x: Tensor, starts: Tensor, low: Tensor, scale: Tensor, *numbers: int
 
 
 @triton.jit(do_not_specialize=["start", "lead", "count", "queries", "keys"])  # type: ignore[untyped-decorator]
-def _kernel(
+def _kernel(  # noqa: PLR0913 - a kernel of Triton takes each pointer, size and stride as an argument
     x: tl.tensor,
     out: tl.tensor,
     starts: tl.tensor,

@@ -17,6 +17,8 @@ from headtohead.plugins.dataset import Corpus, Pair
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import DataConfig
 from headtohead.storage.experiment import leaked_validation
+from headtohead_plugins.datasets.toy import lexicon
+from headtohead_plugins.datasets.toy_grammar import ToyGrammar
 from made import refused
 from made.data_section import data_config
 
@@ -266,6 +268,16 @@ def test_prepared_data_are_read_from_the_cache(tmp_path: Path) -> None:
             loaded.target_text,
         )
         assert written.references == loaded.references
+
+
+def test_a_changed_lexicon_is_prepared_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = ToyGrammar.cache_key(ToyGrammar.Options(), "iid", tmp_path)
+    changed = tmp_path / "lexicon.json"
+    changed.write_bytes(lexicon.FILE.read_bytes() + b" ")
+    monkeypatch.setattr(lexicon, "FILE", changed)
+    assert ToyGrammar.cache_key(ToyGrammar.Options(), "iid", tmp_path) != key
 
 
 def test_a_file_with_changed_content_is_prepared_again(tmp_path: Path) -> None:

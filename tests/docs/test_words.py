@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("harness", "plugins", "benchmarks", "experiments", "docs")
 SUFFIXES = (".py", ".md", ".yaml", ".j2", ".js", ".css", ".json", ".ipynb")
-EXEMPT = ("plugins/headtohead_plugins/datasets/toy/lexicon.py",)
+EXEMPT = ("plugins/headtohead_plugins/datasets/toy/lexicon.json",)
 """Words of the toy language."""
 
 FILES = [

@@ -1,4 +1,4 @@
-"""The recipes of the five notebooks, one file each."""
+"""The recipes of the five notebooks: a YAML file with the configuration, and a module with the checkpoints."""
 
 from headtohead.plugin import Recipe, hookimpl
 from headtohead_notebooks.recipes.architecture_en_de import ArchitectureEnDe

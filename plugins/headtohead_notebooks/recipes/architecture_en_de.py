@@ -5,30 +5,23 @@ Vaswani et al. 2017. The notebook does not decode: without <sos> and <eos> gener
 no end. Its two positional encodings are two forms of checkpoint.
 """
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
-
 from headtohead_notebooks.recipes.notebook_recipe import (
-    MODEL,
-    TRAIN,
+    EMBEDDINGS,
     Checkpoint,
     NotebookRecipe,
     layer_modules,
+    read_config,
 )
 
 TABLES = {"positional.arithmetic": ("single", "exact", "single-log")}
 
-MODULES = layer_modules(
-    "encoder_layers.{layer}",
-    "decoder_layers.{layer}",
-    ("self_attention", "self_attention", "cross_attention"),
-    ("W_q", "W_k", "W_v", "W_o"),
-    ("feed_forward", "linear1", "linear2"),
-) | {"lm_head": "final_layer"}
-EMBEDDINGS = {
-    "source_embedding.weight": "encoder_embedding.weight",
-    "target_embedding.weight": "decoder_embedding.weight",
-}
+ENCODER = "encoder_layers.{layer}"
+DECODER = "decoder_layers.{layer}"
+ATTENTIONS = ("self_attention", "self_attention", "cross_attention")
+PROJECTIONS = ("W_q", "W_k", "W_v", "W_o")
+FEED_FORWARD = ("feed_forward", "linear1", "linear2")
+MODULES = layer_modules(ENCODER, DECODER, ATTENTIONS, PROJECTIONS, FEED_FORWARD)
+MODULES["lm_head"] = "final_layer"
 TABLE = "positional_encoding.positional_embedding"
 LEARNED = {"positionals.encoder.table": TABLE, "positionals.decoder.table": TABLE}
 """The notebook's one table becomes the table of each stack."""
@@ -37,40 +30,7 @@ LEARNED = {"positionals.encoder.table": TABLE, "positionals.decoder.table": TABL
 class ArchitectureEnDe(NotebookRecipe):
     """Notebook 2: 50 English-German pairs, no boundary tokens, padded to 100, base size."""
 
-    config: ClassVar[Mapping[str, Any]] = {
-        "data": {
-            "dataset": "notebook-en-de",
-            "split": "nothing-held-out",
-            "normalise": "none",
-            "vocabulary": {"ids": "frequency", "unknown": "refuse"},
-            "source_boundaries": "none",
-            "target_boundaries": "none",
-            "truncate_tokens": 100,
-        },
-        "positional": "sinusoidal",
-        "attention": "split-heads",
-        "masking": "padding-causal",
-        "model": {
-            **MODEL,
-            "d_model": 512,
-            "heads": 8,
-            "layers": 6,
-            "d_ff": 2048,
-            "dropout": 0.1,
-            "embedding_scale": "one",
-            "mask_value": "-inf",
-        },
-        "train": {
-            **TRAIN,
-            "epochs": 10,
-            "batch_size": 32,
-            "pad_to": 100,
-            "lr": 1e-4,
-            "betas": [0.9, 0.98],
-            "eps": 1e-9,
-        },
-        "evaluate": {"decode": "none"},
-    }
+    config = read_config("architecture_en_de.yaml")
 
     checkpoints = (
         Checkpoint(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar
 
+from headtohead.config.yaml_text import parse
 from headtohead.plugin import Recipe
 
 
@@ -64,17 +66,18 @@ class NotebookRecipe(Recipe):
         raise NotImplementedError
 
 
-MODEL = {"norm": "post", "final_norm": False, "init": "torch"}
-"""Fields of ``model`` with the same values in nearly all notebooks."""
-
-TRAIN = {
-    "optimizer": "adam",
-    "weight_decay": 0.0,
-    "schedule": "constant",
-    "warmup_steps": 0,
-    "clip_norm": None,
+EMBEDDINGS = {
+    "source_embedding.weight": "encoder_embedding.weight",
+    "target_embedding.weight": "decoder_embedding.weight",
 }
-"""Fields of ``train`` with the same values in all notebooks that train."""
+"""Names of the embeddings in the state dicts of nearly all notebooks."""
+
+
+def read_config(file_name: str) -> dict[str, Any]:
+    """Return the configuration that a YAML file of this folder holds in the notation of ``base``."""
+    text = Path(__file__).with_name(file_name).read_text(encoding="utf-8")
+    config, _ = parse(text, file_name)
+    return dict(config)
 
 
 def layer_modules(

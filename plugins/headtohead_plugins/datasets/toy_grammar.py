@@ -56,7 +56,9 @@ class ToyGrammar(Dataset):
     @classmethod
     def cache_key(cls, options: BaseOptions, split: str, cache: Path) -> str:
         """Return a hash of lexicon and grammar, so that cached data need not be generated again."""
-        files = [Path(str(module.__file__)) for module in (lexicon, grammar, sampling)]
+        files = [lexicon.FILE]
+        for module in (lexicon, grammar, sampling):
+            files.append(Path(str(module.__file__)))
         return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
     @classmethod

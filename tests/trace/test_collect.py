@@ -17,7 +17,7 @@ from made.array import ROLE_CHOICES, compatibility, covering, factors
 
 REGISTRY = current()
 ENTRIES = {family: factors(REGISTRY)[family] for family in ("positional", "attention", "masking")}
-is_compatible = compatibility(REGISTRY)
+is_compatible = compatibility()
 ROWS = [
     tuple(row.values())
     for row in covering(ENTRIES, lambda row: is_compatible(row | {"role": ROLE_CHOICES[0]}), size=1)

@@ -17,13 +17,12 @@ from headtohead.config.identity import run_hashes, run_identity
 from headtohead.config.loading import read_override
 from headtohead.config.project import runs_folder
 from headtohead.config.versions import versions
-from headtohead.data.tokeniser import SIDES
+from headtohead.data.tokeniser import SIDES, Side
 from headtohead.errors import HeadToHeadError
 from headtohead.model.counting import count
 from headtohead.planning.lengths import decoding_limit
 from headtohead.planning.pitfalls import find_pitfalls, is_order_invariant
 from headtohead.planning.record import plugin_records
-from headtohead.plugins.registry import Registry, current
 from headtohead.storage import states
 from headtohead.storage.experiment import (
     EXPERIMENT,
@@ -82,22 +81,22 @@ def import_checkpoint(
         raise HeadToHeadError(
             f"'{name}' is not a valid name of a run; use letters, digits and . _ + -, starting with a letter or digit"
         )
-    if (root / STUDY / name).exists():
-        raise HeadToHeadError(
-            f"run '{root / STUDY / name}' exists; delete it, or use another --name"
-        )
-    registry = current()
+    directory = root / STUDY / name
+    if directory.exists():
+        raise HeadToHeadError(f"run '{directory}' exists; delete it, or use another --name")
     settings = [read_override(text) for text in overrides]
-    imported = read_checkpoint(Path(file), recipe, Path(data) if data else None, settings)
+    data_file = Path(data) if data else None
+    imported = read_checkpoint(Path(file), recipe, data_file, settings)
     log(imported.summary())
-    if pitfalls := find_pitfalls(imported.config):
-        log(f"pitfalls: {', '.join(pitfall.name for pitfall in pitfalls)}")
+    pitfalls = [pitfall.name for pitfall in find_pitfalls(imported.config)]
+    if pitfalls:
+        log(f"pitfalls: {', '.join(pitfalls)}")
     for note in imported.vocabulary.notes:
         log(f"note: {note}")
-    return _write_imported(imported, name, root, registry)
+    return _write_imported(imported, name, root)
 
 
-def _write_imported(imported: Imported, name: str, runs: Path, registry: Registry) -> Path:
+def _write_imported(imported: Imported, name: str, runs: Path) -> Path:
     """Write the run directory in one step, list it in the study, and return its path.
 
     Raises:
@@ -113,7 +112,7 @@ def _write_imported(imported: Imported, name: str, runs: Path, registry: Registr
             scratch.mkdir(parents=True, exist_ok=True)
             try:
                 with leased(scratch) as writer:
-                    _fill(writer, imported, name, registry)
+                    _fill(writer, imported, name)
                 scratch.rename(study / name)
             finally:
                 delete_run_files(scratch.parent)
@@ -121,69 +120,76 @@ def _write_imported(imported: Imported, name: str, runs: Path, registry: Registr
     return study / name
 
 
-def _fill(run: RunWriter, imported: Imported, name: str, registry: Registry) -> None:
+def _fill(run: RunWriter, imported: Imported, name: str) -> None:
+    """Write the files of a run that is DONE: plan, weights, vocabularies, and results without scores."""
     # The run is in .importing of the study's folder.
-    record = _record(imported, name, registry, run.path.resolve().parents[3])
+    project = run.path.resolve().parents[3]
+    record = _record(imported, name, project)
     run.plan(record)
     checkpoint.save(run.path / CHECKPOINT, imported.weights, {"run_hash": record.run_hash})
-    vocabularies = imported.vocabulary.vocabularies
-    files.write_json(
-        run.path / VOCABULARY,
-        {side: vocabularies[side].words if vocabularies else None for side in SIDES},
-    )
+    words: dict[Side, Sequence[str] | None] = dict.fromkeys(SIDES)
+    if imported.vocabulary.vocabularies:
+        for side, vocabulary in imported.vocabulary.vocabularies.items():
+            words[side] = vocabulary.words
+    files.write_json(run.path / VOCABULARY, words)
     (run.path / METRICS).touch()
     run.set_state(states.LEASED, attempt=1, started=now())
-    notes = [
-        f"imported from '{imported.source.name}', not trained here",
-        *imported.vocabulary.notes,
-    ]
-    run.finish(
-        ResultsRecord(
-            metrics={},
-            buckets=(),
-            signatures={},
-            best_step=None,
-            stopped_early=False,
-            notes=tuple(notes),
-        )
+    origin = f"imported from '{imported.source.name}', not trained here"
+    results = ResultsRecord(
+        metrics={},
+        buckets=(),
+        signatures={},
+        best_step=None,
+        stopped_early=False,
+        notes=(origin, *imported.vocabulary.notes),
     )
+    run.finish(results)
 
 
-def _record(imported: Imported, name: str, registry: Registry, project: Path) -> RunRecord:
-    config, sizes = imported.config, imported.vocabulary.sizes
-    data, longest = imported.vocabulary.record, imported.vocabulary.longest_target
+def _record(imported: Imported, name: str, project: Path) -> RunRecord:
+    """Return the record of a run that was imported, not trained."""
+    config = imported.config
+    data = imported.vocabulary.record
+    sizes = imported.vocabulary.sizes
     identity = run_identity(config, data["data_hash"])
+    identity["imported"] = imported.sha256
+    (run_hash,) = run_hashes(identity, [SEED])
     costs = count(config, sizes["source"], sizes["target"], 10.0, 10.0)
+    origin = ImportedRecord(
+        file=str(imported.source.resolve()),
+        sha256=imported.sha256,
+        form=imported.form,
+        words=sizes,
+        positions=imported.positions,
+    )
+    limit = 0
+    longest_target = imported.vocabulary.longest_target
+    if longest_target:
+        limit = decoding_limit(config, longest_target)
+    precision = config.train.precision
+    execution = ExecutionRecord(stack=(), member=0, threads=1, device=None, dtype=precision)
     return RunRecord(
-        run_hash=run_hashes({**identity, "imported": imported.sha256}, [SEED])[0],
+        run_hash=run_hash,
         experiment=STUDY,
         variant=name,
         seed=SEED,
         title=name,
         axes={},
         recipe=imported.recipe,
-        imported=ImportedRecord(
-            file=str(imported.source.resolve()),
-            sha256=imported.sha256,
-            form=imported.form,
-            words=sizes,
-            positions=imported.positions,
-        ),
+        imported=origin,
         counts=costs,
         d_ff=config.model.d_ff,
         d_ff_asked=config.model.d_ff,
         match="none",
         steps=0,
         evaluate_every=1,
-        decoding_limit=decoding_limit(config, longest) if longest else 0,
+        decoding_limit=limit,
         order_invariant=is_order_invariant(config),
         pitfalls=find_pitfalls(config),
         config=config,
         plugins=plugin_records(config, project),
         data=data,
-        execution=ExecutionRecord(
-            stack=(), member=0, threads=1, device=None, dtype=config.train.precision
-        ),
+        execution=execution,
         versions=versions(),
         created=now(),
     )
@@ -191,32 +197,35 @@ def _record(imported: Imported, name: str, registry: Registry, project: Path) ->
 
 def _list_runs(study: Path) -> None:
     """Rewrite experiment.json from the existing run directories."""
-    records = {
-        path.parent.name: RunDirectory(path.parent).record
-        for path in sorted(study.glob(f"[!.]*/{RUN}"))
-    }
-    first = next(iter(records.values()))
+    names = []
+    records = []
+    variants = []
+    runs = []
+    for path in sorted(study.glob(f"[!.]*/{RUN}")):
+        name = path.parent.name
+        record = RunDirectory(path.parent).record
+        names.append(name)
+        records.append(record)
+        variants.append(VariantRecord(slug=name, **record.resolved))
+        runs.append(
+            PlannedRunRecord(variant=name, seed=SEED, run_hash=record.run_hash, directory=name)
+        )
     experiment = ExperimentRecord(
         name=STUDY,
         question="What did the checkpoints of the notebooks learn?",
         command="h2h import-checkpoint FILE --recipe NAME --name RUN",
         created=now(),
         axes=(),
-        baseline=next(iter(records)),
+        baseline=names[0],
         seeds=(SEED,),
-        variants=tuple(
-            VariantRecord(slug=name, **record.resolved) for name, record in records.items()
-        ),
+        variants=tuple(variants),
         contrasts=(),
         match="none",
         metrics=ReportedMetrics(primary="test/exact_match", report=()),
         probes=(),
         notes=("imported checkpoints: nothing was trained or scored here",),
-        data=first.data,
-        runs=tuple(
-            PlannedRunRecord(variant=name, seed=SEED, run_hash=record.run_hash, directory=name)
-            for name, record in records.items()
-        ),
+        data=records[0].data,
+        runs=tuple(runs),
         versions=versions(),
     )
     files.write_json(study / EXPERIMENT, experiment.to_json())

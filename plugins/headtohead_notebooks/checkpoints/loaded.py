@@ -31,31 +31,30 @@ class ImportedRun(LoadedRun):
         stored = run.verified_record(VocabularyRecord, VOCABULARY)
         if stored.source is None or stored.target is None or record.imported is None:
             return None
-        words, unknown = (
-            {"source": stored.source, "target": stored.target},
-            config.data.vocabulary.unknown,
-        )
-        for side, rows in (
-            ("source", record.imported.words["source"]),
-            ("target", record.imported.words["target"]),
-        ):
-            if len(words[side]) > rows:
+        words = {"source": stored.source, "target": stored.target}
+        vocabularies: dict[Side, Vocabulary] = {}
+        for side in SIDES:
+            count = len(words[side])
+            rows = record.imported.words[side]
+            if count > rows:
                 raise HeadToHeadError(
-                    f"'{run.path / VOCABULARY}' has {len(words[side])} {side} words, the checkpoint {rows}; repeat h2h "
+                    f"'{run.path / VOCABULARY}' has {count} {side} words, the checkpoint {rows}; repeat h2h "
                     "import-checkpoint"
                 )
-        vocabularies: dict[Side, Vocabulary] = {
-            side: Vocabulary(list(words[side]), unknown) for side in SIDES
-        }
+            unknown = config.data.vocabulary.unknown
+            vocabularies[side] = Vocabulary(list(words[side]), unknown)
         tokenisers = tokenisers_of(config.data, units_of(config.data), vocabularies)
         return PreparedData(tokenisers, {}, dict(record.data), record.data["data_hash"])
 
     @property
     def pad(self) -> int | None:
-        return PAD if self.words is None else self.words.source_vocabulary.pad
+        if self.words is None:
+            return PAD
+        return self.words.source_vocabulary.pad
 
     def logits(self, source_ids: Tensor, target_ids: Tensor) -> Tensor:
-        self._refuse_long(max(source_ids.shape[-1], target_ids.shape[-1]))
+        longest = max(source_ids.shape[-1], target_ids.shape[-1])
+        self._refuse_long(longest)
         with self._masked(source_ids, target_ids):
             return super().logits(source_ids, target_ids)
 
@@ -65,10 +64,17 @@ class ImportedRun(LoadedRun):
         if self.config.evaluate.decode == "non-autoregressive" or self.pad is None:
             return super().decode(encoded)
         # The decoding cache does not support padding inside a sentence.
-        return [self._greedy_by_id(torch.tensor([list(ids)])) for ids in encoded]
+        decoded = []
+        for ids in encoded:
+            source = torch.tensor([list(ids)])
+            decoded.append(self._greedy_by_id(source))
+        return decoded
 
     def _refuse_long(self, tokens: int) -> None:
-        positions = self.record.imported.positions if self.record.imported else None
+        """Raise if a sentence has more tokens than the positional table of the checkpoint has rows."""
+        if self.record.imported is None:
+            return
+        positions = self.record.imported.positions
         if positions is not None and tokens > positions:
             raise HeadToHeadError(
                 f"a sentence of {tokens} tokens exceeds the {positions} positions of "
@@ -79,25 +85,30 @@ class ImportedRun(LoadedRun):
     def _greedy_by_id(self, source: Tensor) -> list[int]:
         """Decode a sentence greedily and mask padding ids at any position."""
         sos, eos, _ = self.ends
-        lengths = self.lengths(source.unsqueeze(0))
+        source_batch = source.unsqueeze(0)
+        source_lengths = self.lengths(source_batch)
         with self._masked(source, source):
-            memory = self.model.encode(source.unsqueeze(0), lengths)
+            memory = self.model.encode(source_batch, source_lengths)
         decoded = [sos]
         while len(decoded) <= self.decoding_limit:
             target = torch.tensor([decoded])
+            batch = target.unsqueeze(0)
+            lengths = self.lengths(batch)
             with self._masked(source, target):
-                hidden = self.model.decode(
-                    target.unsqueeze(0), self.lengths(target.unsqueeze(0)), memory, lengths
-                )
-            decoded.append(int(self.model.project(hidden[:, :, -1:])[0, 0, 0].argmax()))
-            if decoded[-1] == eos:
+                hidden = self.model.decode(batch, lengths, memory, source_lengths)
+            last_position = hidden[:, :, -1:]
+            logits = self.model.project(last_position)[0, 0, 0]
+            token = int(logits.argmax())
+            decoded.append(token)
+            if token == eos:
                 return decoded[1:-1]
         return decoded[1:]
 
     @contextmanager
     def _masked(self, source: Tensor, target: Tensor) -> Iterator[None]:
         """Mask padding by its id during the block if it occurs elsewhere than on the right."""
-        if self.pad is None or not (_scattered(source, self.pad) or _scattered(target, self.pad)):
+        pad = self.pad
+        if pad is None or not (_scattered(source, pad) or _scattered(target, pad)):
             yield
             return
         memory = source if self.model.attends_to_source else target
@@ -105,7 +116,8 @@ class ImportedRun(LoadedRun):
         original = dict(self.model.maskings)
         try:
             for role, ids in keys.items():
-                self.model.maskings[role] = _MaskPaddingById(original[role], ids != self.pad)
+                live = ids != pad
+                self.model.maskings[role] = _MaskPaddingById(original[role], live)
             yield
         finally:
             self.model.maskings.update(original)
@@ -116,7 +128,8 @@ class _MaskPaddingById(Masking):
 
     def __init__(self, inner: Masking, live: Tensor) -> None:
         super().__init__(inner.options)
-        self.inner, self.live = inner, live
+        self.inner = inner
+        self.live = live
 
     def mask(
         self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor
@@ -126,11 +139,15 @@ class _MaskPaddingById(Masking):
         role_properties = self.inner.role_properties(role)
         if role_properties is not None and "hides-padding" not in role_properties:
             return mask
-        live = self.live[:, None, key_positions].expand(-1, len(query_positions), -1)
-        return live if mask is None else live & mask
+        live_keys = self.live[:, None, key_positions]
+        live = live_keys.expand(-1, len(query_positions), -1)
+        if mask is None:
+            return live
+        return live & mask
 
 
 def _scattered(ids: Tensor, pad: int) -> bool:
     """Return whether a token follows padding."""
     live = ids != pad
-    return bool((live[:, 1:] & ~live[:, :-1]).any())
+    follows_padding = ~live[:, :-1]
+    return bool((live[:, 1:] & follows_padding).any())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import torch
@@ -44,15 +45,19 @@ class CheckpointMapping:
     def problems(self) -> str:
         """Missing and unknown names; empty if the names match."""
         kinds = {"missing": self.missing, "unknown": self.unknown}
-        return "; ".join(
-            f"{kind}: {', '.join(names[:NAMES_SHOWN])}" for kind, names in kinds.items() if names
-        )
+        problems = []
+        for kind, names in kinds.items():
+            if names:
+                shown = ", ".join(names[:NAMES_SHOWN])
+                problems.append(f"{kind}: {shown}")
+        return "; ".join(problems)
 
     @property
     def fields(self) -> dict[str, Any]:
         """Fields of the run configuration that the form and the shapes of the tensors decide."""
         fields = dict(self.form.config)
-        fields |= {f"model.{stack}_layers": count for stack, count in self.layers.items()}
+        for stack, count in self.layers.items():
+            fields[f"model.{stack}_layers"] = count
         fields["model.d_model"] = self._size("target_embedding.weight", 1)
         if "encoder.0.feed_forward.inner.weight" in self.tensors:
             fields["model.d_ff"] = self._size("encoder.0.feed_forward.inner.weight", 0)
@@ -69,11 +74,10 @@ class CheckpointMapping:
     def vocabulary_sizes(self) -> dict[Side, int]:
         """Rows of the embeddings; one embedding can serve both sides."""
         target = self._size("target_embedding.weight", 0)
-        shared = "source_embedding.weight" not in self.tensors
-        return {
-            "source": target if shared else self._size("source_embedding.weight", 0),
-            "target": target,
-        }
+        source = target
+        if "source_embedding.weight" in self.tensors:
+            source = self._size("source_embedding.weight", 0)
+        return {"source": source, "target": target}
 
     @property
     def positions(self) -> int | None:
@@ -98,44 +102,61 @@ class CheckpointMapping:
 
 def map_names(state: Mapping[str, Tensor], form: Checkpoint) -> CheckpointMapping:
     """Assign the names of a state dict to headtohead's tensors; layers and heads are counted."""
-    declared: dict[str, tuple[str, ...]] = {
-        ours: (theirs,) for ours, theirs in form.tensors.items()
-    }
-    for ours, theirs in form.modules.items():
-        parts = [theirs] if isinstance(theirs, str) else theirs
-        for kind in ("weight", "bias"):
-            declared[f"{ours}.{kind}"] = tuple(f"{part}.{kind}" for part in parts)
-    layers = {
-        stack: _count(
-            "layer",
-            (name for ours in declared if ours.startswith(f"{stack}.") for name in declared[ours]),
-            state,
-        )
-        for stack in ("encoder", "decoder")
-    }
-    heads = _count("head", (name for names in declared.values() for name in names), state)
-    tensors = {
-        ours.format(layer=layer): tuple(
-            name.format(layer=layer, head=head)
-            for name in names
-            for head in range(heads if "{head}" in name else 1)
-        )
-        for ours, names in declared.items()
-        for layer in range(layers[ours.partition(".")[0]] if "{layer}" in ours else 1)
-    }
-    expected = dict.fromkeys(name for names in tensors.values() for name in names)
+    patterns = _declared_patterns(form)
+    all_patterns = list(chain.from_iterable(patterns.values()))
+    layers = {}
+    for stack in ("encoder", "decoder"):
+        stack_patterns: list[str] = []
+        for ours, theirs in patterns.items():
+            if ours.startswith(f"{stack}."):
+                stack_patterns.extend(theirs)
+        layers[stack] = _count("layer", stack_patterns, state)
+    heads = _count("head", all_patterns, state)
+
+    tensors: dict[str, tuple[str, ...]] = {}
+    for ours, theirs in patterns.items():
+        copies = 1
+        if "{layer}" in ours:
+            stack = ours.partition(".")[0]
+            copies = layers[stack]
+        for layer in range(copies):
+            tensors[ours.format(layer=layer)] = _layer_names(theirs, layer, heads)
+
+    expected = dict.fromkeys(chain.from_iterable(tensors.values()))
     if form.positions:
         expected[form.positions] = None
-    per_head = any("{head}" in name for names in declared.values() for name in names)
+    names_heads = any("{head}" in pattern for pattern in all_patterns)
     return CheckpointMapping(
         form,
         state,
         tensors,
         layers,
-        heads if per_head else None,
+        heads=heads if names_heads else None,
         missing=[name for name in expected if name not in state],
         unknown=[name for name in state if name not in expected],
     )
+
+
+def _declared_patterns(form: Checkpoint) -> dict[str, tuple[str, ...]]:
+    """Return the names of a form by headtohead's name, with placeholders for layer and head."""
+    patterns: dict[str, tuple[str, ...]] = {}
+    for ours, tensor in form.tensors.items():
+        patterns[ours] = (tensor,)
+    for ours, modules in form.modules.items():
+        parts = [modules] if isinstance(modules, str) else modules
+        for kind in ("weight", "bias"):
+            patterns[f"{ours}.{kind}"] = tuple(f"{part}.{kind}" for part in parts)
+    return patterns
+
+
+def _layer_names(patterns: Iterable[str], layer: int, heads: int) -> tuple[str, ...]:
+    """Return the names of one layer; a pattern with a head stands for a name per head."""
+    names = []
+    for pattern in patterns:
+        copies = heads if "{head}" in pattern else 1
+        for head in range(copies):
+            names.append(pattern.format(layer=layer, head=head))
+    return tuple(names)
 
 
 def convert(mapping: CheckpointMapping, model: nn.Module) -> dict[str, Tensor]:
@@ -150,23 +171,28 @@ def convert(mapping: CheckpointMapping, model: nn.Module) -> dict[str, Tensor]:
     """
     ours = model.state_dict()
     _require_same_names(mapping, ours)
-    weights, faults = {}, []
+    weights: dict[str, Tensor] = {}
+    faults: list[str] = []
     for name, tensor in ours.items():
         parts = {part: mapping.state[part] for part in mapping.tensors[name]}
         shape, transposed = _notebook_shape(model, name, tensor, len(parts))
         for part, value in parts.items():
+            stored_shape = list(value.shape)
             if not value.is_floating_point():
-                faults.append(f"{part} has type {str(value.dtype).removeprefix('torch.')}")
-            elif list(value.shape) != shape:
-                faults.append(f"{part} {list(value.shape)} instead of {shape}")
+                dtype = str(value.dtype).removeprefix("torch.")
+                faults.append(f"{part} has type {dtype}")
+            elif stored_shape != shape:
+                faults.append(f"{part} {stored_shape} instead of {shape}")
         if faults:
             continue
         values = list(parts.values())
         if transposed:
             values = [value.t() for value in values]
-        weights[name] = torch.cat(values, dim=-1).reshape(tensor.shape[1:])
+        joined = torch.cat(values, dim=-1)
+        weights[name] = joined.reshape(tensor.shape[1:])
     if faults:
-        raise MismatchError(f"wrong shape: {', '.join(faults[:NAMES_SHOWN])}")
+        shown = ", ".join(faults[:NAMES_SHOWN])
+        raise MismatchError(f"wrong shape: {shown}")
     return weights
 
 
@@ -189,18 +215,25 @@ def _notebook_shape(
     module = model.get_submodule(name.rpartition(".")[0])
     *inputs, outputs = tensor.shape[1:]
     if isinstance(module, StackedLinear):
-        is_weight = name.endswith(".weight")
-        return [outputs // parts, *(inputs if is_weight else ())], is_weight
-    return [outputs] if isinstance(module, Norm) else [*inputs, outputs], False
+        outputs_of_part = outputs // parts
+        if name.endswith(".weight"):
+            return [outputs_of_part, *inputs], True
+        return [outputs_of_part], False
+    if isinstance(module, Norm):
+        return [outputs], False
+    return [*inputs, outputs], False
 
 
 def _count(placeholder: str, patterns: Iterable[str], state: Mapping[str, Tensor]) -> int:
     """Return how many different numbers stand for a placeholder in the state dict, at least 1."""
     numbers = set()
     for pattern in patterns:
-        if f"{{{placeholder}}}" in pattern:
-            expression = re.sub(r"\\{(\w+)\\}", r"(?P<\1>0|[1-9][0-9]*)", re.escape(pattern))
-            numbers |= {
-                match[placeholder] for name in state if (match := re.fullmatch(expression, name))
-            }
+        if f"{{{placeholder}}}" not in pattern:
+            continue
+        escaped = re.escape(pattern)
+        expression = re.sub(r"\\{(\w+)\\}", r"(?P<\1>0|[1-9][0-9]*)", escaped)
+        for name in state:
+            match = re.fullmatch(expression, name)
+            if match:
+                numbers.add(match[placeholder])
     return max(1, len(numbers))

@@ -73,7 +73,8 @@ class Imported:
 
     def summary(self) -> str:
         """Return recipe, form and sizes in one line."""
-        model, sizes = self.config.model, self.vocabulary.sizes
+        model = self.config.model
+        sizes = self.vocabulary.sizes
         return (
             f"{self.recipe}, {self.form}: d_model {model.d_model}, {model.heads} heads, "
             f"{model.encoder_layers}+{model.decoder_layers} layers, d_ff {model.d_ff}, "
@@ -99,28 +100,33 @@ def read_checkpoint(
         HeadToHeadError: If the file is not a state dict, if it does not fit the recipe or the
             overrides, or if the vocabularies of the data have other sizes.
     """
-    mapping = _matching_form(path, read_state_dict(path), recipe)
+    state = read_state_dict(path)
+    mapping = _matching_form(path, state, recipe)
     try:
-        sizes, fields = mapping.vocabulary_sizes, mapping.fields
+        sizes = mapping.vocabulary_sizes
+        fields = mapping.fields
         if "min_vocab_size" in current().recipe(recipe).config["model"]:
             fields["model.min_vocab_size"] = min(sizes.values())
         config = _configure(recipe, fields, overrides)
-        weights = convert(mapping, _model(config, sizes))
+        model = _model(config, sizes)
+        weights = convert(mapping, model)
     except MismatchError as error:
-        advice = (
-            "change or leave out --set"
-            if overrides
-            else "import a file that the notebook's own classes saved"
-        )
+        advice = "import a file that the notebook's own classes saved"
+        if overrides:
+            advice = "change or leave out --set"
         raise HeadToHeadError(
             f"'{path}' does not fit recipe '{recipe}': {error}; {advice}"
         ) from error
     for name, values in mapping.form.positions_computed.items():
-        configs = [_configure(recipe, {**fields, name: value}, overrides) for value in values]
-        config = _nearest_table(configs, mapping, recipe)
+        candidates = []
+        for value in values:
+            candidate_fields = {**fields, name: value}
+            candidates.append(_configure(recipe, candidate_fields, overrides))
+        config = _nearest_table(candidates, mapping, recipe)
     vocabulary = _vocabulary(current().recipe(recipe), recipe, config, sizes, data)
     sha256 = file_sha256(path)
-    vocabulary.record["data_hash"] = vocabulary.record["data_hash"] or sha256
+    if not vocabulary.record["data_hash"]:
+        vocabulary.record["data_hash"] = sha256
     return Imported(
         recipe, mapping.form.name, path, sha256, config, vocabulary, weights, mapping.positions
     )
@@ -132,7 +138,7 @@ def _matching_form(path: Path, state: Mapping[str, Tensor], name: str) -> Checkp
     if not (issubclass(recipe, NotebookRecipe) and recipe.checkpoints):
         reason = getattr(recipe, "no_checkpoint", NotebookRecipe.no_checkpoint)
         raise HeadToHeadError(f"no checkpoint of '{name}' can be imported: {reason}")
-    mappings = (map_names(state, form) for form in recipe.checkpoints)
+    mappings = [map_names(state, form) for form in recipe.checkpoints]
     best = min(mappings, key=lambda mapping: len(mapping.missing) + len(mapping.unknown))
     if not best.problems:
         return best
@@ -143,10 +149,12 @@ def _matching_form(path: Path, state: Mapping[str, Tensor], name: str) -> Checkp
 
 def _configure(recipe: str, fields: Mapping[str, Any], overrides: Sequence[Override]) -> RunConfig:
     """Return the recipe's configuration; fields of the checkpoint override it, then overrides."""
-    builder = ConfigBuilder(SourceLocation(Source(f"recipe '{recipe}'")))
+    recipe_location = SourceLocation(Source(f"recipe '{recipe}'"))
+    builder = ConfigBuilder(recipe_location)
     builder.merge({"recipe": recipe}, builder.root)
     for path, value in fields.items():
-        builder.assign(tuple(path.split(".")), value, SourceLocation(Source(f"checkpoint: {path}")))
+        location = SourceLocation(Source(f"checkpoint: {path}"))
+        builder.assign(tuple(path.split(".")), value, location)
     for override in overrides:
         builder.assign(override.path, override.value, override.location)
     return builder.build_consistent()
@@ -175,23 +183,27 @@ def _nearest_table(
     name = mapping.form.positions
     assert name is not None
     stored = mapping.state[name].flatten(0, -2).double()
+    positions = torch.arange(len(stored)).unsqueeze(0)
     differences = []
     for config in configs:
-        positional = _model(config, {"source": 1, "target": 1}).positionals["encoder"]
+        model = _model(config, {"source": 1, "target": 1})
+        positional = model.positionals["encoder"]
         assert isinstance(positional, Positional)
-        table = positional.embed(torch.arange(len(stored)).unsqueeze(0), "encoder")
+        table = positional.embed(positions, "encoder")
         if table is None:  # --set removes the added positions
             return config
         computed = table.flatten(0, -2).double()
-        differences.append(
-            float((computed - stored).abs().max()) if computed.shape == stored.shape else math.inf
-        )
-    if not min(differences) <= TABLE_TOLERANCE:
+        difference = math.inf
+        if computed.shape == stored.shape:
+            difference = float((computed - stored).abs().max())
+        differences.append(difference)
+    smallest = min(differences)
+    if not smallest <= TABLE_TOLERANCE:
         raise HeadToHeadError(
             f"'{name}' of the checkpoint is not the table that recipe '{recipe}' computes: "
-            f"they differ by {min(differences):.3g}"
+            f"they differ by {smallest:.3g}"
         )
-    return configs[differences.index(min(differences))]
+    return configs[differences.index(smallest)]
 
 
 def _vocabulary(
@@ -235,10 +247,10 @@ def _file_vocabulary(
     except HeadToHeadError as error:
         raise HeadToHeadError(f"file '{data}': {error}") from error
     units = units_of(config.data)
-    sentences = {
-        side: [units[side].tokens(pair[index]) for pair in pairs]
-        for index, side in enumerate(SIDES)
-    }
+    sentences = {}
+    for index, side in enumerate(SIDES):
+        unit = units[side]
+        sentences[side] = [unit.tokens(pair[index]) for pair in pairs]
     vocabularies = vocabularies_of(sentences, units, config.data, None, dict.fromkeys(SIDES, ()))
     tokenisers = tokenisers_of(config.data, units, vocabularies)
     if not _has_sizes(vocabularies, sizes, config):
@@ -246,11 +258,14 @@ def _file_vocabulary(
             f"file '{data}' has {_describe(vocabularies)}, the checkpoint {sizes['source']} and "
             f"{sizes['target']}: it was trained on another file"
         )
-    longest = {
-        side: max(len(tokenisers[side].ids(words)) for words in sentences[side]) for side in SIDES
-    }
+    longest = {}
+    for side in SIDES:
+        tokeniser = tokenisers[side]
+        longest[side] = max(len(tokeniser.ids(words)) for words in sentences[side])
     record = _record(config.data, sizes)
-    record |= {"data_hash": file_sha256(data), "counts": {"train": len(pairs)}, "longest": longest}
+    record["data_hash"] = file_sha256(data)
+    record["counts"] = {"train": len(pairs)}
+    record["longest"] = longest
     return ImportedVocabulary(sizes, vocabularies, record, longest["target"])
 
 
@@ -258,14 +273,18 @@ def _has_sizes(
     vocabularies: Mapping[Side, Vocabulary], sizes: Mapping[Side, int], config: RunConfig
 ) -> bool:
     """Return whether vocabularies of these lengths give embeddings of the checkpoint's sizes."""
-    lengths = [len(vocabularies[side]) for side in SIDES]
+    source_words = len(vocabularies["source"])
+    target_words = len(vocabularies["target"])
     if config.model.min_vocab_size is not None:  # embeddings can have rows without a word
-        return all(length <= sizes[side] for length, side in zip(lengths, SIDES, strict=True))
-    return vocab_sizes(config, *lengths) == VocabSizes(sizes["source"], sizes["target"])
+        return source_words <= sizes["source"] and target_words <= sizes["target"]
+    stored = VocabSizes(sizes["source"], sizes["target"])
+    return vocab_sizes(config, source_words, target_words) == stored
 
 
 def _describe(vocabularies: Mapping[Side, Vocabulary]) -> str:
-    return f"{len(vocabularies['source'])} source and {len(vocabularies['target'])} target words"
+    source_words = len(vocabularies["source"])
+    target_words = len(vocabularies["target"])
+    return f"{source_words} source and {target_words} target words"
 
 
 def _record(config: DataConfig, sizes: Mapping[Side, int]) -> dict[str, Any]:

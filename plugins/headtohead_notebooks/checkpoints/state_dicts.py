@@ -23,10 +23,10 @@ def read_state_dict(path: Path) -> dict[str, Tensor]:
         HeadToHeadError: If the file is missing or damaged, or contains pickled objects or anything
             else than a state dict.
     """
+    if path.is_dir():
+        raise HeadToHeadError(f"checkpoint '{path}' is a folder")
     if not path.is_file():
-        raise HeadToHeadError(
-            f"checkpoint '{path}' {'is a folder' if path.is_dir() else 'does not exist'}"
-        )
+        raise HeadToHeadError(f"checkpoint '{path}' does not exist")
     try:
         if zipfile.is_zipfile(path):  # torch.load ignores the checksums of the archive
             with zipfile.ZipFile(path) as archive:
@@ -45,14 +45,17 @@ def read_state_dict(path: Path) -> dict[str, Tensor]:
         raise HeadToHeadError(
             f"checkpoint '{path}' is damaged, cannot be read, or was not written by torch.save; {SAVE}"
         ) from error
-    if not (
-        isinstance(content, Mapping) and content and all(map(_is_tensor, content, content.values()))
-    ):
+    if not _is_state_dict(content):
         raise HeadToHeadError(
             f"'{path}' does not contain tensors by name, as a state dict does; {SAVE}"
         )
     return dict(content)
 
 
-def _is_tensor(name: object, value: object) -> bool:
-    return isinstance(name, str) and isinstance(value, Tensor)
+def _is_state_dict(content: object) -> bool:
+    """Return whether a value is a mapping from names to tensors, with at least one tensor."""
+    if not isinstance(content, Mapping) or not content:
+        return False
+    return all(
+        isinstance(name, str) and isinstance(value, Tensor) for name, value in content.items()
+    )

@@ -34,8 +34,7 @@ def command(
     from headtohead_notebooks import import_checkpoint
 
     load_plugins()
-    echo(
-        import_checkpoint(
-            file, recipe=recipe, name=name, data=data, overrides=overrides, runs=runs, log=echo
-        )
+    directory = import_checkpoint(
+        file, recipe=recipe, name=name, data=data, overrides=overrides, runs=runs, log=echo
     )
+    echo(directory)

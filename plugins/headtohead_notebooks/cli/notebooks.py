@@ -65,7 +65,8 @@ def command(
         raise HeadToHeadError(
             f"--data-file '{data_file}' does not exist; pass a file of sentence pairs"
         )
-    out = out or reports_folder(runs) / "notebooks"
+    if out is None:
+        out = reports_folder(runs) / "notebooks"
     all_editions = editions(quick=quick, data_file=data_file, folder=out / EDITIONS)
     names = [edition.experiment.name for edition in all_editions]
     for unknown in set(only) - set(names):
@@ -75,13 +76,14 @@ def command(
         if not only or edition.experiment.name in only:
             complete &= _run(edition, runs, out)
     echo("measuring the pitfalls of the notebooks")
+    arguments = " ".join(sys.argv[1:])
     page = write_page(
         all_editions,
         runs=runs,
         out=out,
         cache=cache_root(),
         data_file=data_file,
-        command="h2h " + " ".join(sys.argv[1:]),
+        command=f"h2h {arguments}",
         quick=quick,
     )
     echo(page)
@@ -104,7 +106,8 @@ def _run(edition: Edition, runs: Path, out: Path) -> bool:
     try:
         result = api.run(file, runs=runs, reports=out, tracking=False, log=messages.append)
     except KeyboardInterrupt:
-        echo(f"{name}: {messages[-1] if messages else 'interrupted'}", err=True)
+        last_message = messages[-1] if messages else "interrupted"
+        echo(f"{name}: {last_message}", err=True)
         raise Interrupted from None
     if not result.complete:
         for line in messages:

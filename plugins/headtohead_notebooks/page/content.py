@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -28,7 +29,8 @@ from headtohead_notebooks.page.numbers import fill
 from headtohead_notebooks.pitfalls import MEASUREMENTS
 from headtohead_notebooks.pitfalls.case import Case
 
-OWN_DATA, SAME_DATA = "notebooks-as-printed", "notebooks-same-data"
+OWN_DATA = "notebooks-as-printed"
+SAME_DATA = "notebooks-same-data"
 MAX_CLAUSES = 3
 """Number of contrasts in the sentence of an experiment."""
 
@@ -50,19 +52,20 @@ class ExperimentResult:
     @cached_property
     def contrasts(self) -> tuple[ContrastResult, ...]:
         """The main contrasts; none between two configurations with missing runs."""
-        if self.analysis is None or (
-            self.analysis.families.added.contrasts and not self._is_complete
-        ):
+        if self.analysis is None:
+            return ()
+        if self.analysis.families.added.contrasts and not self._is_complete:
             return ()
         return self.analysis.main_contrasts
 
     @property
     def answer(self) -> str:
         """The verdicts of the first contrasts, as a sentence; empty without any."""
-        clauses = [
-            f"{contrast.name}: {contrast.verdict}" for contrast in self.contrasts[:MAX_CLAUSES]
-        ]
-        return _capitalised("; ".join(clauses)) if clauses else ""
+        if not self.contrasts:
+            return ""
+        first_contrasts = self.contrasts[:MAX_CLAUSES]
+        clauses = [f"{contrast.name}: {contrast.verdict}" for contrast in first_contrasts]
+        return _capitalised("; ".join(clauses))
 
     @cached_property
     def progress(self) -> str:
@@ -70,14 +73,18 @@ class ExperimentResult:
         if self.analysis is None:
             return "not run yet"
         frames = self.analysis.frames
-        done = int(frames.runs["state"].isin(states.RESULTS).sum())
-        return f"{done:,} of {len(frames.runs):,} runs done, {counted(len(frames.seeds), 'seed')}"
+        is_done = frames.runs["state"].isin(states.RESULTS)
+        done = int(is_done.sum())
+        seeds = counted(len(frames.seeds), "seed")
+        return f"{done:,} of {len(frames.runs):,} runs done, {seeds}"
 
     @property
     def _is_complete(self) -> bool:
-        return self.analysis is not None and bool(
-            self.analysis.frames.runs["state"].isin(states.RESULTS).all()
-        )
+        """Whether every run has a result."""
+        if self.analysis is None:
+            return False
+        is_done = self.analysis.frames.runs["state"].isin(states.RESULTS)
+        return bool(is_done.all())
 
 
 @dataclass(frozen=True)
@@ -105,15 +112,19 @@ class NotebookPitfall:
     @property
     def anchor(self) -> str:
         """Id of its explanation on the page."""
-        return "pitfall-" + "".join(letter if letter.isalnum() else "-" for letter in self.name)
+        name = re.sub(r"[\W_]", "-", self.name)
+        return f"pitfall-{name}"
 
     @property
     def effect(self) -> str:
         """The effect with its numbers, or the consequence if nothing was measured."""
         if not self.numbers:
             return _capitalised(self.pitfall.consequence)
-        is_zero = not next(iter(self.numbers.values()))
-        return fill((is_zero and self.text.effect_if_zero) or self.text.effect, self.numbers)
+        first_number = next(iter(self.numbers.values()))
+        sentence = self.text.effect
+        if first_number == 0 and self.text.effect_if_zero:
+            sentence = self.text.effect_if_zero
+        return fill(sentence, self.numbers)
 
 
 def measure_notebook(
@@ -132,11 +143,13 @@ def measure_notebook(
     config = recipe_config(recipe)
     if data_file is not None and "file" in type(config.data.options).model_fields:
         config = recipe_config(recipe, [f"data.file={json.dumps(str(data_file))}"])
-    case, measured = Case(config, cache), []
+    case = Case(config, cache)
+    measured = []
     with one_thread():
         for pitfall in find_pitfalls(config):
+            measure = MEASUREMENTS[pitfall.name]
             try:
-                measured.append(NotebookPitfall(pitfall, MEASUREMENTS[pitfall.name](case)))
+                measured.append(NotebookPitfall(pitfall, measure(case)))
             except MissingFilesError as error:
                 measured.append(NotebookPitfall(pitfall, missing=f"Not measured: {error}."))
     return config, tuple(measured)
@@ -173,6 +186,7 @@ class PageContent:
 
     @cached_property
     def sections(self) -> tuple[SimpleNamespace, ...]:
+        """The texts and numbers of each notebook's section of the page."""
         return tuple(self._section(index, notebook) for index, notebook in enumerate(NOTEBOOKS))
 
     @cached_property
@@ -181,7 +195,9 @@ class PageContent:
         result = self._result(SAME_DATA)
         if result is None or result.analysis is None:
             return []
-        names = {notebook.recipe: f"{notebook.number} {notebook.recipe}" for notebook in NOTEBOOKS}
+        names = {}
+        for notebook in NOTEBOOKS:
+            names[notebook.recipe] = f"{notebook.number} {notebook.recipe}"
         return scores.ranked_scores(result.analysis, names)
 
     @cached_property
@@ -190,40 +206,52 @@ class PageContent:
         by_name: dict[str, list[tuple[SimpleNamespace, NotebookPitfall]]] = {}
         for notebook, pitfalls in zip(NOTEBOOKS, self.pitfalls, strict=True):
             for pitfall in pitfalls:
-                by_name.setdefault(pitfall.name, []).append((notebook, pitfall))
+                occurrences = by_name.setdefault(pitfall.name, [])
+                occurrences.append((notebook, pitfall))
         return tuple(by_name.values())
 
     def _result(self, name: str) -> ExperimentResult | None:
-        return next(
-            (result for result in self.results if result.edition.experiment.name == name), None
-        )
+        for result in self.results:
+            if result.edition.experiment.name == name:
+                return result
+        return None
 
     def _section(self, index: int, notebook: SimpleNamespace) -> SimpleNamespace:
-        rows = self.choices
-        unique = [
-            name
-            for name, values in rows.items()
-            if values.count(values[index]) == 1 and name not in SIZES
-        ]
-        own = self._scores(OWN_DATA, notebook)
+        """Return the section of a notebook: its own choices, the sizes, its scores and its pitfalls."""
+        own_choices = []
+        for name, values in self.choices.items():
+            if name not in SIZES and values.count(values[index]) == 1:
+                own_choices.append((name, values[index]))
+        sizes = [(name, self.choices[name][index]) for name in SIZES]
+        own_scores = self._scores(OWN_DATA, notebook)
+        short_score = own_scores[0]
+        for line in own_scores:
+            if "translation" in line:
+                short_score = line
         return SimpleNamespace(
             notebook=notebook,
-            choices=[(name, rows[name][index]) for name in (*unique, *SIZES)],
-            own_scores=own,
-            short_score=next((line for line in reversed(own) if "translation" in line), own[0]),
+            choices=own_choices + sizes,
+            own_scores=own_scores,
+            short_score=short_score,
             same_scores=self._scores(SAME_DATA, notebook),
             pitfalls=self.pitfalls[index],
         )
 
     def _scores(self, name: str, notebook: SimpleNamespace) -> list[str]:
+        """Return the scores of a notebook in an experiment, or why there are none."""
         result = self._result(name)
         if result is None:
             return ["not run"]
         reason = result.edition.omitted.get(notebook.recipe)
-        if reason is not None or result.analysis is None:
-            return [f"not run: {reason}" if reason else result.progress]
-        lines = scores.own_data_scores if name == OWN_DATA else scores.same_data_scores
-        return list(lines(result.analysis, notebook.recipe)) or ["not part of these runs"]
+        if reason:
+            return [f"not run: {reason}"]
+        if result.analysis is None:
+            return [result.progress]
+        if name == OWN_DATA:
+            lines = scores.own_data_scores(result.analysis, notebook.recipe)
+        else:
+            lines = scores.same_data_scores(result.analysis, notebook.recipe)
+        return list(lines) or ["not part of these runs"]
 
 
 def read_result(edition: Edition, runs: Path, out: Path) -> ExperimentResult:
@@ -237,8 +265,11 @@ def read_result(edition: Edition, runs: Path, out: Path) -> ExperimentResult:
     folder = runs / edition.name
     if not (folder / EXPERIMENT).is_file():
         return ExperimentResult(edition, None)
-    report = f"{edition.name}/index.html" if (out / edition.name / "index.html").is_file() else ""
-    return ExperimentResult(edition, Analysis(load_frames(folder), allow_partial=True), report)
+    analysis = Analysis(load_frames(folder), allow_partial=True)
+    report = f"{edition.name}/index.html"
+    if not (out / report).is_file():
+        report = ""
+    return ExperimentResult(edition, analysis, report)
 
 
 def _capitalised(clause: str) -> str:
@@ -250,8 +281,10 @@ def difference_text(contrast: ContrastResult) -> str:
     change = contrast.paired
     if change is None:
         return contrast.reason or contrast.verdict
-    mean, found = show(change.mean, contrast.metric, signed=True), contrast.judgement.interval
-    if found is None:
+    mean = show(change.mean, contrast.metric, signed=True)
+    interval = contrast.judgement.interval
+    if interval is None:
         return f"{mean}, {contrast.verdict}"
-    low, high = (show(value, contrast.metric, signed=True) for value in (found.low, found.high))
-    return f"{mean} ({found.percent} interval {low} to {high}), {contrast.verdict}"
+    low = show(interval.low, contrast.metric, signed=True)
+    high = show(interval.high, contrast.metric, signed=True)
+    return f"{mean} ({interval.percent} interval {low} to {high}), {contrast.verdict}"

@@ -19,17 +19,19 @@ DEFAULTS = {"remarks": (), "fix_note": "", "effect_if_zero": ""}
 @cache
 def load_descriptions(name: str) -> dict[str, Any]:
     """Return the content of a YAML file of this package."""
-    text = (resources.files("headtohead_notebooks.page") / f"{name}.yaml").read_text("utf-8")
+    file = resources.files("headtohead_notebooks.page") / f"{name}.yaml"
+    text = file.read_text("utf-8")
     content, _ = parse(text, f"{name}.yaml")
     return dict(content)
 
 
 def _described(name: str, key: str) -> dict[str, SimpleNamespace]:
     """Return the entries of a file by their key, which is an attribute too."""
-    entries = load_descriptions(name).items()
-    return {
-        value: SimpleNamespace(**{**DEFAULTS, key: value, **fields}) for value, fields in entries
-    }
+    entries = {}
+    for value, fields in load_descriptions(name).items():
+        attributes = {**DEFAULTS, key: value, **fields}
+        entries[value] = SimpleNamespace(**attributes)
+    return entries
 
 
 EXPERIMENTS = tuple(_described("experiments", "name").values())

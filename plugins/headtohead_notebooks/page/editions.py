@@ -60,18 +60,25 @@ def editions(
     for experiment in EXPERIMENTS:
         original = experiment_text(experiment.name)
         content, _ = parse(original, experiment.name)
-        reductions = load_descriptions("quick").get(experiment.name, {}) if quick else {}
+        name = experiment.name
+        form = "A form"
+        reductions: Mapping[str, Any] = {}
+        if quick:
+            name = f"{experiment.name}-quick"
+            form = "The quick form"
+            reductions = load_descriptions("quick").get(experiment.name, {})
         changes = tuple(_reduce(content, reductions))
         omitted = _locate_files(content, data_file, folder)
-        lines = [
-            f"{'The quick form' if quick else 'A form'} of experiments/{experiment.name}.yaml."
-        ]
-        lines += [f"  {change}" for change in changes]
-        lines += [f"  without {recipe}: {reason}" for recipe, reason in omitted.items()]
-        text = "".join(f"# {line}\n" for line in lines) + dump(content)
-        if not changes and content == parse(original, experiment.name)[0]:
+        unchanged_content, _ = parse(original, experiment.name)
+        if not changes and content == unchanged_content:
             text = original
-        name = f"{experiment.name}-quick" if quick else experiment.name
+        else:
+            text = f"# {form} of experiments/{experiment.name}.yaml.\n"
+            for change in changes:
+                text += f"#   {change}\n"
+            for recipe, reason in omitted.items():
+                text += f"#   without {recipe}: {reason}\n"
+            text += dump(content)
         load_text(text, folder / f"{name}.yaml")
         result.append(Edition(experiment, name, text, changes, omitted))
     return tuple(result)
@@ -84,13 +91,18 @@ def experiment_text(name: str) -> str:
 
 def _originals() -> Path:
     """Return the folder of the experiment files: the installed copy, or the working tree's."""
-    installed = Path(str(resources.files("headtohead_notebooks.page"))) / "experiments"
-    return installed if installed.is_dir() else Path(__file__).parents[3] / "experiments"
+    package = Path(str(resources.files("headtohead_notebooks.page")))
+    installed = package / "experiments"
+    if installed.is_dir():
+        return installed
+    return Path(__file__).parents[3] / "experiments"
 
 
 def _reduce(content: Fields, reductions: Mapping[str, Any]) -> Iterator[str]:
     """Apply changes to an experiment: ``seeds``, ``base`` and ``recipes``; yield their descriptions."""
-    if (seeds := reductions.get("seeds", content.get("seeds"))) != content.get("seeds"):
+    original_seeds = content.get("seeds")
+    seeds = reductions.get("seeds", original_seeds)
+    if seeds != original_seeds:
         yield f"{seeds} seeds instead of {content.get('seeds', 6)}"
         content["seeds"] = seeds
     for path, value in reductions.get("base", {}).items():
@@ -100,21 +112,24 @@ def _reduce(content: Fields, reductions: Mapping[str, Any]) -> Iterator[str]:
             section = section.setdefault(name, {})
         section[last] = value
         yield f"{path}: {json.dumps(value)}"
+    changed_recipes = reductions.get("recipes", {})
     for recipes in _recipe_lists(content):
         for index, recipe in enumerate(recipes):
             fields = recipe if isinstance(recipe, dict) else {"name": recipe}
-            if changed := reductions.get("recipes", {}).get(fields["name"]):
-                recipes[index] = fields | changed
-                yield f"{fields['name']}: {json.dumps(changed)}"
+            recipe_name = fields["name"]
+            changed_fields = changed_recipes.get(recipe_name)
+            if changed_fields:
+                recipes[index] = fields | changed_fields
+                yield f"{recipe_name}: {json.dumps(changed_fields)}"
 
 
 def _locate_files(content: Fields, data_file: Path | None, folder: Path) -> dict[str, str]:
     """Write paths of data files relative to ``folder``; remove recipes without their file and return the reasons."""
     omitted = {}
     for recipes in _recipe_lists(content):
-        for recipe in [
-            recipe for recipe in recipes if isinstance(recipe, dict) and recipe.get(FILE)
-        ]:
+        for recipe in list(recipes):
+            if not isinstance(recipe, dict) or not recipe.get(FILE):
+                continue
             path = data_file or Path(located(recipe[FILE], _originals()))
             recipe[FILE] = os.path.relpath(path, folder)
             if not path.is_file():
@@ -127,5 +142,6 @@ def _recipe_lists(content: Fields) -> Iterator[list[Any]]:
     """Yield the lists of recipes in the blocks of the design."""
     for block in content.get("design", []):
         for axes in block.values():
-            if isinstance(axes.get("recipe"), list):
-                yield axes["recipe"]
+            recipes = axes.get("recipe")
+            if isinstance(recipes, list):
+                yield recipes

@@ -20,7 +20,9 @@ def fill(sentence: str, numbers: Mapping[str, float]) -> str:
     Raises:
         KeyError: If a number was not measured.
     """
-    return " ".join(_NumberFormatter().vformat(sentence, (), numbers).split())
+    filled = _NumberFormatter().vformat(sentence, (), numbers)
+    words = filled.split()
+    return " ".join(words)
 
 
 def plain(value: float) -> str:
@@ -37,7 +39,9 @@ def percent(share: float) -> str:
     """Return a proportion as a percentage, with enough digits to differ from 0 % and 100 %."""
     if share in (0.0, 1.0):
         return f"{share:.0%}"
-    return f"{100 * share:.1f} %" if 0.001 <= share <= 0.999 else f"{100 * share:.3g} %"
+    if 0.001 <= share <= 0.999:
+        return f"{100 * share:.1f} %"
+    return f"{100 * share:.3g} %"
 
 
 class _NumberFormatter(Formatter):
@@ -45,6 +49,14 @@ class _NumberFormatter(Formatter):
         kind, _, argument = format_spec.partition("|")
         if kind == "counted":
             return counted(int(value), argument)
+        if argument and value == 1:
+            return kind
         if argument:
-            return kind if value == 1 else argument
-        return {"": plain, "count": "{:,.0f}".format, "percent": percent}[kind](value)
+            return argument
+        if kind == "count":
+            return f"{value:,.0f}"
+        if kind == "percent":
+            return percent(value)
+        if kind == "":
+            return plain(value)
+        raise KeyError(kind)

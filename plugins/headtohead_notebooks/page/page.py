@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from headtohead.escaping import content_policy, visible
 from headtohead.files import writing
@@ -46,46 +46,55 @@ def write_page(
     Raises:
         HeadToHeadError: If a record cannot be read or the page cannot be written.
     """
-    measured = [measure_notebook(notebook.recipe, cache, data_file) for notebook in NOTEBOOKS]
+    configs = []
+    pitfalls = []
+    for notebook in NOTEBOOKS:
+        config, measured = measure_notebook(notebook.recipe, cache, data_file)
+        configs.append(config)
+        pitfalls.append(measured)
     content = PageContent(
         results=tuple(read_result(edition, runs, out) for edition in experiments),
-        configs=[config for config, _ in measured],
-        pitfalls=[pitfalls for _, pitfalls in measured],
+        configs=configs,
+        pitfalls=pitfalls,
         quick=quick,
         command=command,
     )
+    page = out / "index.html"
     with writing(out, "choose another folder with --out"):
         out.mkdir(parents=True, exist_ok=True)
-        (out / "index.html").write_text(_html(content), encoding="utf-8", newline="\n")
-    return out / "index.html"
+        page.write_text(_html(content), encoding="utf-8", newline="\n")
+    return page
 
 
 def _html(content: PageContent) -> str:
     """Return the page with all styles and pictures inside."""
-    styles = [
-        resources.files(package).joinpath("templates", name).read_text("utf-8")
-        for package, name in (
-            ("headtohead.report", "report.css"),
-            ("headtohead_notebooks.page", "notebooks.css"),
-        )
-    ]
-    template = environment("headtohead_notebooks.page", html=True).get_template("index.html.j2")
-    return visible(
-        template.render(
-            c=content,
-            css=Markup("\n".join(styles)),
-            policy=content_policy(),
-            difference_text=difference_text,
-            code_spans=_code_spans,
-            plain=plain,
-        )
+    report_style = _style("headtohead.report", "report.css")
+    page_style = _style("headtohead_notebooks.page", "notebooks.css")
+    pages = environment("headtohead_notebooks.page", html=True)
+    template = pages.get_template("index.html.j2")
+    page = template.render(
+        c=content,
+        css=Markup(f"{report_style}\n{page_style}"),
+        policy=content_policy(),
+        difference_text=difference_text,
+        code_spans=_code_spans,
+        plain=plain,
     )
+    return visible(page)
+
+
+def _style(package: str, name: str) -> str:
+    file = resources.files(package).joinpath("templates", name)
+    return file.read_text("utf-8")
 
 
 def _code_spans(text: str) -> Markup:
     """Return a text in which the parts between backticks are code."""
-    parts = text.split("`")
-    return Markup().join(
-        Markup("<code>{}</code>" if index % 2 else "{}").format(part)
-        for index, part in enumerate(parts)
-    )
+    html = Markup()
+    for index, part in enumerate(text.split("`")):
+        is_code = index % 2 == 1
+        if is_code:
+            html += Markup("<code>{}</code>").format(part)
+        else:
+            html += escape(part)
+    return html

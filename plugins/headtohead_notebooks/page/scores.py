@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from headtohead.analysis.study import Analysis
 from headtohead.storage.metrics import counted, readable, show
 from headtohead.storage.run_directory import RunDirectory
-from headtohead.storage.translations import read_translations
+from headtohead.storage.translations import Translation, read_translations
 from headtohead_judge.paired_tests import Summary
 
 CHANGED = {"": "as written", "positional=sinusoidal": "with positions by time"}
@@ -35,13 +35,16 @@ def own_data_scores(analysis: Analysis, recipe: str) -> Iterator[str]:
             return
         yield from _loss(analysis, slug)
         yield from _translations(analysis, slug)
-        changes = [
-            change
-            for change in changed.split(", ")
-            if change.partition("=")[0] not in EVALUATION_FIELDS
-        ]
-        reduced = f", reduced here to {', '.join(changes)}".replace("=", " ") if changed else ""
-        yield f"{counted(seeds, 'seed')}{reduced}"
+        num_seeds = counted(seeds, "seed")
+        if not changed:
+            yield num_seeds
+            continue
+        reductions = []
+        for change in changed.split(", "):
+            field = change.partition("=")[0]
+            if field not in EVALUATION_FIELDS:
+                reductions.append(change.replace("=", " "))
+        yield f"{num_seeds}, reduced here to {', '.join(reductions)}"
 
 
 def same_data_scores(analysis: Analysis, recipe: str) -> Iterator[str]:
@@ -49,16 +52,19 @@ def same_data_scores(analysis: Analysis, recipe: str) -> Iterator[str]:
     frames = analysis.frames
     variants = [(slug, changed) for slug, name, changed in _variants(analysis) if name == recipe]
     for slug, changed in variants:
-        summaries = {metric: frames.summary(slug, metric) for metric in SAME_DATA_METRICS}
-        scores = [
-            f"{readable(metric)} {_mean(summary, metric)}"
-            for metric, summary in summaries.items()
-            if summary.n
-        ]
-        variant = f"{CHANGED.get(changed, changed)}: " if len(variants) > 1 else ""
-        has_label = any(pitfall.name == FUTURE for pitfall in frames.by_slug[slug].pitfalls)
-        note = "; its decoder input contains the label" if has_label else ""
-        yield f"{variant}{', '.join(scores) or 'not finished'}{note}"
+        scores = []
+        for metric in SAME_DATA_METRICS:
+            summary = frames.summary(slug, metric)
+            if summary.n:
+                scores.append(f"{readable(metric)} {_mean(summary, metric)}")
+        line = ", ".join(scores) or "not finished"
+        if len(variants) > 1:
+            description = CHANGED.get(changed, changed)
+            line = f"{description}: {line}"
+        pitfalls = [pitfall.name for pitfall in frames.by_slug[slug].pitfalls]
+        if FUTURE in pitfalls:
+            line = f"{line}; its decoder input contains the label"
+        yield line
     for excluded in frames.record.excluded:
         if str(excluded.axes.get("recipe", "")).partition("(")[0] == recipe:
             yield f"excluded: {excluded.reason}"
@@ -74,12 +80,23 @@ def ranked_scores(analysis: Analysis, names: Mapping[str, str]) -> list[SimpleNa
     """
     scores = []
     for slug, recipe, changed in _variants(analysis):
-        name = f"{names.get(recipe, recipe)}{changed and ', '}{changed and CHANGED.get(changed, changed)}"
+        name = names.get(recipe, recipe)
+        if changed:
+            description = CHANGED.get(changed, changed)
+            name = f"{name}, {description}"
         summary = analysis.frames.summary(slug, analysis.metric)
         pitfalls = tuple(pitfall.name for pitfall in analysis.frames.by_slug[slug].pitfalls)
         text = _mean(summary, analysis.metric)
         scores.append(SimpleNamespace(name=name, summary=summary, text=text, pitfalls=pitfalls))
-    return sorted(scores, key=lambda score: -score.summary.mean if score.summary.n else math.inf)
+    return sorted(scores, key=_best_first)
+
+
+def _best_first(score: SimpleNamespace) -> float:
+    """Return the sort key of a score: the best mean first, scores without a run last."""
+    if not score.summary.n:
+        return math.inf
+    mean: float = score.summary.mean
+    return -mean
 
 
 def _variants(analysis: Analysis) -> list[tuple[str, str, str]]:
@@ -95,41 +112,56 @@ def _loss(analysis: Analysis, slug: str) -> Iterator[str]:
     """Yield the loss beside the loss of guessing."""
     frames = analysis.frames
     summary = frames.summary(slug, analysis.metric)
-    record = RunDirectory(frames.folders[str(frames.rows(slug).index[0])]).record
-    vocab_size = (record.data.get("vocabulary") or {}).get("target")
-    min_vocab_size = record.config.model.min_vocab_size
-    words = max([int(size) for size in (vocab_size, min_vocab_size) if size], default=0)
-    guess = f"; guessing among {words:,} words gives {math.log(words):.2f}" if words else ""
-    if summary.n:
-        yield f"loss {_mean(summary, analysis.metric)}{guess}"
+    if not summary.n:
+        return
+    loss = f"loss {_mean(summary, analysis.metric)}"
+    first_run = str(frames.rows(slug).index[0])
+    record = RunDirectory(frames.folders[first_run]).record
+    vocabulary = record.data.get("vocabulary") or {}
+    vocab_size = int(vocabulary.get("target") or 0)
+    min_vocab_size = record.config.model.min_vocab_size or 0
+    words = max(vocab_size, min_vocab_size)
+    if not words:
+        yield loss
+        return
+    yield f"{loss}; guessing among {words:,} words gives {math.log(words):.2f}"
 
 
 def _translations(analysis: Analysis, slug: str) -> Iterator[str]:
     """Yield the number of correct and empty translations over all seeds, and an example."""
     frames = analysis.frames
-    translations = [
-        translation
-        for run in frames.rows(slug).index
-        for translation in read_translations(frames.folders[str(run)])
-    ]
+    translations: list[Translation] = []
+    for run in frames.rows(slug).index:
+        folder = frames.folders[str(run)]
+        translations.extend(read_translations(folder))
     if not translations:
         yield "no translations: the notebook has no decoding"
         return
     exact = sum(translation.exact for translation in translations)
+    line = f"{exact:,} of {counted(len(translations), 'translation')} correct"
     nonempty = [translation for translation in translations if translation.hypothesis.strip()]
     num_empty = len(translations) - len(nonempty)
-    empty = f"; {num_empty:,} empty" if num_empty else ""
-    yield f"{exact:,} of {counted(len(translations), 'translation')} correct{empty}"
+    if num_empty:
+        line = f"{line}; {num_empty:,} empty"
+    yield line
     if nonempty:
-        yield f"“{_shortened(nonempty[0].source)}” → “{_shortened(nonempty[0].hypothesis)}”"
+        source = _shortened(nonempty[0].source)
+        hypothesis = _shortened(nonempty[0].hypothesis)
+        yield f"“{source}” → “{hypothesis}”"
 
 
 def _shortened(text: str) -> str:
-    return text if len(text) <= MAX_LETTERS else text[: MAX_LETTERS - 1] + "…"
+    """Return a text with at most `MAX_LETTERS` letters."""
+    if len(text) <= MAX_LETTERS:
+        return text
+    return text[: MAX_LETTERS - 1] + "…"
 
 
 def _mean(summary: Summary, metric: str) -> str:
+    """Return a mean with its interval, if there is one."""
     mean = show(summary.mean, metric)
     if not math.isfinite(summary.low):
         return mean
-    return f"{mean} ({show(summary.low, metric)} to {show(summary.high, metric)})"
+    low = show(summary.low, metric)
+    high = show(summary.high, metric)
+    return f"{mean} ({low} to {high})"

@@ -91,30 +91,40 @@ class Case:
         """Ids of one training sentence; invented ids if the data is not available."""
         if not self.has_data:
             return list(range(4, 10))
-        return list(map(int, self.data.splits["train"].source[self._example_index]))
+        train = self.data.splits["train"]
+        source: list[int] = train.source[self._example_index].tolist()
+        return source
 
     @cached_property
     def target(self) -> list[int]:
         """The decoder input for the translation of `source`."""
         if not self.has_data:
             return list(range(2, 8))
-        target = self.data.splits["train"].target[self._example_index].tolist()
+        train = self.data.splits["train"]
+        target = train.target[self._example_index].tolist()
         inputs, _ = self.teacher_forcing(target)
         return inputs
 
     def teacher_forcing(self, target: list[int]) -> tuple[list[int], list[int]]:
         """Return the decoder input and the labels of a target sentence."""
-        inputs = int(decoder_input_lengths(self.config, np.array([len(target)]))[0])
-        labels = target[1:] if inputs < len(target) else target
+        lengths = decoder_input_lengths(self.config, np.array([len(target)]))
+        inputs = int(lengths[0])
+        labels = target
+        if inputs < len(target):
+            labels = target[1:]
         return target[:inputs], labels
 
     @cached_property
     def _example_index(self) -> int:
         """The index of the training pair with the longest source of at most `MAX_TOKENS` tokens."""
         train = self.data.splits["train"]
-        lengths = [max(map(len, pair)) for pair in zip(train.source, train.target, strict=True)]
-        candidates = [index for index, length in enumerate(lengths) if length <= MAX_TOKENS]
-        return max(candidates or [0], key=lambda index: len(train.source[index]))
+        candidates = []
+        for index, (source, target) in enumerate(zip(train.source, train.target, strict=True)):
+            if max(len(source), len(target)) <= MAX_TOKENS:
+                candidates.append(index)
+        if not candidates:
+            return 0
+        return max(candidates, key=lambda index: len(train.source[index]))
 
     @torch.no_grad()
     def logits(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> Tensor:
@@ -133,17 +143,23 @@ class Case:
             target = list(self.target)
             target[index] = other_token(token, self.vocab_sizes[1])
             after = self.logits([self.source], [target])[0]
-            changes.append((after - before).abs().amax(-1).tolist())
+            differences = (after - before).abs()
+            changes.append(differences.amax(-1).tolist())
         return changes
 
 
 def other_token(token: int, vocab_size: int) -> int:
     """Return another id; id 0, which may be padding, only if there is no other."""
-    return token + 1 if token + 1 < vocab_size else max(token - 1, 0)
+    if token + 1 < vocab_size:
+        return token + 1
+    return max(token - 1, 0)
 
 
 def _padded(sentences: Sequence[list[int]]) -> tuple[Tensor, Tensor]:
     lengths = torch.tensor([[len(ids) for ids in sentences]])
     longest = int(lengths.max())
-    rows = [ids + [0] * (longest - len(ids)) for ids in sentences]
+    rows = []
+    for ids in sentences:
+        padding = [0] * (longest - len(ids))
+        rows.append(ids + padding)
     return torch.tensor([rows]), lengths

@@ -52,12 +52,17 @@ def letters_lost(case: Case) -> Numbers:
     case.require_data()
     pairs = read_corpus(case.config.data, case.cache).pairs
     normalise = NORMALISERS[case.config.data.normalise]
-    letters: set[str] = set()
-    for pair in pairs:
-        letters |= {*pair.source, *pair.target}
-    lost = {letter for letter in letters if letter.isalpha() and not normalise(letter).strip()}
-    count = sum(not lost.isdisjoint(pair.source + pair.target) for pair in pairs)
-    return {"rows": len(pairs), "rows_hit": count, "share": count / len(pairs)}
+    texts = [pair.source + pair.target for pair in pairs]
+    lost = set()
+    for letter in set("".join(texts)):
+        if letter.isalpha() and not normalise(letter).strip():
+            lost.add(letter)
+    count = 0
+    for text in texts:
+        if not lost.isdisjoint(text):
+            count += 1
+    share = count / len(pairs)
+    return {"rows": len(pairs), "rows_hit": count, "share": share}
 
 
 def words_dropped(case: Case) -> Numbers:
@@ -69,13 +74,17 @@ def words_dropped(case: Case) -> Numbers:
         words = case.data.tokenisers[side].unit.split(text)
         return {word for word in words if word not in vocabulary}
 
-    dropped = []
+    dropped: set[str] = set()
+    sentences_hit = 0
     for source, target in zip(train.source_text, train.target_text, strict=True):
-        dropped.append(missing("source", source) | missing("target", target))
+        dropped_here = missing("source", source) | missing("target", target)
+        dropped |= dropped_here
+        if dropped_here:
+            sentences_hit += 1
     return {
-        "words": len(set().union(*dropped)),
+        "words": len(dropped),
         "sentences": len(train),
-        "sentences_hit": sum(map(bool, dropped)),
+        "sentences_hit": sentences_hit,
     }
 
 
@@ -84,23 +93,33 @@ def no_boundary_tokens(case: Case) -> Numbers:
     train = case.data.splits["train"]
     vocabulary = case.data.target_vocabulary
     boundaries = {vocabulary.sos, vocabulary.eos} - {None}
-    words = sum(map(len, train.target))
-    labels = case.training_tensors.target_lengths.tolist()
-    with_boundaries = [not boundaries.isdisjoint(ids.tolist()) for ids in train.target]
+    words = 0
+    with_boundaries = 0
+    for ids in train.target:
+        words += len(ids)
+        if not boundaries.isdisjoint(ids.tolist()):
+            with_boundaries += 1
+    label_counts = case.training_tensors.target_lengths.tolist()
+    never_predicted = words - sum(label_counts)
     return {
         "targets": len(train),
-        "targets_with_boundaries": sum(with_boundaries),
+        "targets_with_boundaries": with_boundaries,
         "words": words,
-        "never_predicted": words - sum(labels),
-        "one_word_targets": labels.count(0),
+        "never_predicted": never_predicted,
+        "one_word_targets": label_counts.count(0),
     }
 
 
 def one_table_two_vocabularies(case: Case) -> Numbers:
     """Count the ids that stand for different words in the source and in the target."""
-    source, target = case.data.source_vocabulary.words, case.data.target_vocabulary.words
-    different = sum(word != other for word, other in zip(source, target, strict=False))
-    return {"rows": max(len(source), len(target)), "rows_with_two_words": different}
+    source = case.data.source_vocabulary.words
+    target = case.data.target_vocabulary.words
+    rows = max(len(source), len(target))
+    different = 0
+    for source_word, target_word in zip(source, target, strict=False):
+        if source_word != target_word:
+            different += 1
+    return {"rows": rows, "rows_with_two_words": different}
 
 
 def targets_not_shifted(case: Case) -> Numbers:
@@ -128,14 +147,22 @@ def fixed_padding(case: Case) -> Numbers:
 
 def _labels_in_input(config: RunConfig, case: Case) -> tuple[int, int]:
     """Return the number of labels that equal the input at their position, and the number of labels."""
-    tensors = split_tensors(config, case.data, torch.device("cpu"))["train"]
-    inputs, labels = tensors.target[:, 0], tensors.target[:, 1]
-    is_label = torch.arange(inputs.shape[1]) < tensors.target_lengths[:, None]
-    return int((inputs == labels)[is_label].sum()), int(is_label.sum())
+    splits = split_tensors(config, case.data, torch.device("cpu"))
+    tensors = splits["train"]
+    inputs = tensors.target[:, 0]
+    labels = tensors.target[:, 1]
+    positions = torch.arange(inputs.shape[1])
+    is_label = positions < tensors.target_lengths[:, None]
+    is_equal = (inputs == labels)[is_label]
+    return int(is_equal.sum()), int(is_label.sum())
 
 
 def _padding(case: Case, pad_to: int | str) -> dict[str, float]:
+    """Return the share of padding in an epoch's batches, by side."""
     config = changed(case.config, train={"pad_to": pad_to})
     tensors = case.training_tensors
-    lengths = tensors.prompt_lengths.numpy(), tensors.target_lengths.numpy()
-    return make_batches(config, *lengths, case.data.record["longest"]).padding()
+    prompt_lengths = tensors.prompt_lengths.numpy()
+    target_lengths = tensors.target_lengths.numpy()
+    longest = case.data.record["longest"]
+    batches = make_batches(config, prompt_lengths, target_lengths, longest)
+    return batches.padding()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import scipy.special
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.layers import unshared
@@ -56,6 +56,9 @@ KEY_COLUMNS = (
 )
 """Steps with a column per key."""
 
+BIASES = {"inner": "b_1", "output": "b_2", "gate": "b_3"}
+"""The bias of each linear map of a feed-forward, if the model has biases."""
+
 SHOWN_WORDS = 10
 """Words shown of a large vocabulary."""
 
@@ -75,22 +78,25 @@ def collect(model: Transformer, inputs: TraceInputs, member: int = 0) -> tuple[T
     device = next(model.parameters()).device
 
     def batch(ids: Sequence[int]) -> tuple[Tensor, Tensor]:
-        row = torch.tensor([list(ids)], dtype=torch.long, device=device).expand(
-            model.members, 1, -1
-        )
-        return row, torch.full((model.members, 1), len(ids), device=device)
+        """Return a batch of one sentence for every member, and the lengths of its sentences."""
+        row = torch.tensor([list(ids)], dtype=torch.long, device=device)
+        lengths = torch.full((model.members, 1), len(ids), device=device)
+        return row.expand(model.members, 1, -1), lengths
 
-    source, target = batch(inputs.source), batch(inputs.target)
+    source, source_lengths = batch(inputs.source)
+    target, target_lengths = batch(inputs.target)
     collector = _Collector(model, inputs, member)
     if "encoder" in model.roles:
         collector.add_ids("encoder")
-        memory = model.encode(*source, collector.observe)
+        memory = model.encode(source, source_lengths, collector.observe)
         collector.add_ids("decoder")
-        hidden = model.decode(*target, memory, source[1], collector.observe)
+        hidden = model.decode(target, target_lengths, memory, source_lengths, collector.observe)
     else:
         collector.add_ids("decoder")
-        hidden = model.hidden(model.batch_of(*source, *target), collector.observe)
-    collector.add_output(_array(model.project(hidden)[member, 0]))
+        sentences = model.batch_of(source, source_lengths, target, target_lengths)
+        hidden = model.hidden(sentences, collector.observe)
+    logits = model.project(hidden)
+    collector.add_output(_array(logits[member, 0]))
     return tuple(collector.steps)
 
 
@@ -106,93 +112,108 @@ class _Collector:
     """Observed tensors of the current attention, ``[head, row, column]``."""
 
     def add_ids(self, role: str) -> None:
-        ids = self.inputs.source if role == "encoder" else self._decoder_ids
-        meaning = formulas.EMBEDDING["ids"][1]
-        self.steps.append(
-            TraceStep(f"{role}.ids", np.array(ids), self._query_tokens(role), meaning=meaning)
-        )
+        """Add the ids that a side reads."""
+        ids = self._decoder_ids
+        if role == "encoder":
+            ids = self.inputs.source
+        self._add(f"{role}.ids", np.array(ids), role, formulas.EMBEDDING["ids"])
 
     def observe(self, role: str, layer: int | None, name: str, value: Tensor) -> None:
         """Add an observed tensor: ``[member, row, column]``, or ``[member, batch, head, row, column]``."""
         tensor = value[self.member]
         if name in HEAD_STEPS or name == "joined":
-            self.head_tensors[name] = tensor[0] if tensor.dim() == 4 else tensor
-        elif layer is None:
-            self._add_outside_layers(role, name, _array(tensor))
+            has_batch = tensor.dim() == 4
+            self.head_tensors[name] = tensor[0] if has_batch else tensor
+            return
+        values = _array(tensor)
+        if layer is None:
+            self._add_outside_layers(role, name, values)
         elif "." in name:
-            self._add_feed_forward(role, layer, name, _array(tensor))
+            self._add_feed_forward(role, layer, name, values)
         else:
-            self._add_attention(role, layer, name, _array(tensor))
+            self._add_attention(role, layer, name, values)
 
     def add_output(self, logits: Array) -> None:
         """Add logits, probabilities and predicted words."""
-        words, rows = self.inputs.labels(logits.shape[1]), self.inputs.target_tokens
+        rows = self.inputs.target_tokens
+        words = self.inputs.labels(logits.shape[1])
         probabilities = scipy.special.softmax(logits.astype(np.float64), axis=-1)
-        prominent = tuple(sorted(np.argsort(-probabilities.max(axis=0))[:SHOWN_WORDS].tolist()))
-        predicted = logits.argmax(axis=-1)
-        remarks = tuple(
-            f"{words[index]} ({row[index]:.0%})"
-            for index, row in zip(predicted.tolist(), probabilities, strict=True)
-        )
+        best_first = np.argsort(-probabilities.max(axis=0))
+        prominent = tuple(sorted(best_first[:SHOWN_WORDS].tolist()))
+
         formula, meaning = formulas.OUTPUT["logits"]
-        if self.model.lm_head is None:
+        lm_head = self.model.lm_head
+        if lm_head is None:
             formula = "X E^T"
         else:
-            formula = formulas.with_bias(formula, "b", self.model.lm_head.bias is not None)
-        example = _line(examples.softmax_weight(logits, probabilities), rows, words)
-        self.steps += [
-            TraceStep("logits", logits, rows, words, formula, meaning, prominent=prominent),
-            TraceStep(
-                "probabilities",
-                probabilities,
-                rows,
-                words,
-                *formulas.OUTPUT["probabilities"],
-                example=example,
-                prominent=prominent,
-            ),
-            TraceStep("chosen", predicted, rows, (), *formulas.OUTPUT["chosen"], remarks=remarks),
-        ]
+            formula = formulas.with_bias(formula, "b", lm_head.bias is not None)
+        self.steps.append(
+            TraceStep("logits", logits, rows, words, formula, meaning, prominent=prominent)
+        )
+
+        calculation = examples.softmax_weight(logits, probabilities)
+        formula, meaning = formulas.OUTPUT["probabilities"]
+        step = TraceStep("probabilities", probabilities, rows, words, formula, meaning)
+        example = _line(calculation, rows, words)
+        self.steps.append(replace(step, example=example, prominent=prominent))
+
+        predicted = logits.argmax(axis=-1)
+        remarks = []
+        for index, row in zip(predicted.tolist(), probabilities, strict=True):
+            remarks.append(f"{words[index]} ({row[index]:.0%})")
+        formula, meaning = formulas.OUTPUT["chosen"]
+        self.steps.append(
+            TraceStep("chosen", predicted, rows, (), formula, meaning, remarks=tuple(remarks))
+        )
 
     # -- parts of the model ----------------------------------------------------------------------
 
     def _add_outside_layers(self, role: str, name: str, values: Array) -> None:
         """Add a step before or after the layers of a side."""
         if name == "final_norm":
-            self._add(f"{role}.norm", values, role, (self._norm_formula(role), formulas.FINAL_NORM))
+            description = (self._norm_formula(role), formulas.FINAL_NORM)
+            self._add(f"{role}.norm", values, role, description)
             return
         formula, meaning = formulas.EMBEDDING[name]
         if name == "positions":
             formula = self.model.positionals[role].formula()  # type: ignore[operator]
         elif name == "mixed":
-            stack = self.model.encoder if role == "encoder" else self.model.decoder
-            formula = stack[0].attention.style.formula()  # type: ignore[operator, union-attr]
+            first_layer = self._stack(role)[0]
+            formula = first_layer.attention.style.formula()  # type: ignore[operator, union-attr]
         self._add(f"{role}.{name}", values, role, (formula, meaning))
 
     def _add_feed_forward(self, role: str, layer: int, name: str, values: Array) -> None:
-        part, _, step = name.partition(".")
+        """Add a step of a feed-forward; ``name`` is the network and the step, as in ``feed_forward.inner``."""
+        network, _, step = name.partition(".")
         formula, meaning = formulas.FEED_FORWARD[step]
-        stack = self.model.encoder if role == "encoder" else self.model.decoder
-        entry = unshared(stack[layer].feed_forward).entry  # a layer's networks have the same entry
-        number = {"inner": 1, "output": 2, "gate": 3}.get(step)
-        if step in ("inner", "gate"):
-            formula = formula.replace("X", formulas.block_input(self._pre_norm))
-        if step == "output" and entry.gated:
-            formula = formula.replace("f(H)", "(f(H) ∘ G)")
-        if number:
-            formula = formulas.with_bias(formula, f"b_{number}", self.model.config.model.bias)
+        block = self._stack(role)[layer]
+        entry = unshared(block.feed_forward).entry  # a layer's networks have the same entry
         if step == "activated":
             formula = entry.formula()
-        path = f"{role}.{layer}.{part.replace('_', '-')}"
+        elif step in ("inner", "gate"):
+            formula = formula.replace("X", formulas.block_input(self._pre_norm))
+        elif step == "output" and entry.gated:
+            formula = formula.replace("f(H)", "(f(H) ∘ G)")
+        if step in BIASES:
+            formula = formulas.with_bias(formula, BIASES[step], self.model.config.model.bias)
+        part = network.replace("_", "-")
+        path = f"{role}.{layer}.{part}"
         self._add_block_step(path, step, role, values, (formula, meaning))
 
     def _add_attention(self, role: str, layer: int, name: str, values: Array) -> None:
-        path = f"decoder.{layer}.cross" if role == "cross" else f"{role}.{layer}.self"
-        stack = self.model.encoder if role == "encoder" else self.model.decoder
-        part = stack[layer].cross if role == "cross" else stack[layer].attention
+        """Add a step of an attention; its output is preceded by the steps of its heads."""
+        block = self._stack(role)[layer]
+        if role == "cross":
+            path = f"decoder.{layer}.cross"
+            part = block.cross
+        else:
+            path = f"{role}.{layer}.self"
+            part = block.attention
         assert isinstance(part, MultiHeadAttention)
         config = self.model.config
-        masking = config.masking.role(role).name if "mask" in self.head_tensors else None
+        masking = None
+        if "mask" in self.head_tensors:
+            masking = config.masking.role(role).name
         formulas_of = attention_formulas(
             part, masking, config.model.mask_value, self._pre_norm, config.model.bias
         )
@@ -205,27 +226,25 @@ class _Collector:
         self, path: str, step: str, role: str, values: Array, description: Description
     ) -> None:
         """Add a step of a residual block."""
+        formula, meaning = description
         if step in ("norm", "post_norm"):
-            description = self._norm_formula(role), description[1]
-        self._add(f"{path}.{step}", values, role, description)
+            formula = self._norm_formula(role)
+        self._add(f"{path}.{step}", values, role, (formula, meaning))
 
     def _add_heads(
         self, path: str, role: str, geometry: Geometry, formulas_of: Mapping[str, Description]
     ) -> None:
         """Add the steps inside an attention, head by head; maps that are mixed into heads come first."""
-        maps: Sequence[str] = ()
-        heads: Sequence[str] = HEAD_STEPS
+        head_steps: Sequence[str] = HEAD_STEPS
         if geometry.output_heads != geometry.heads:
-            maps, heads = (
-                [name for name in HEAD_STEPS if name not in OUTPUT_HEAD_STEPS],
-                OUTPUT_HEAD_STEPS,
-            )
-        for kind, count, names in (
-            ("map", geometry.heads, maps),
-            ("head", geometry.output_heads, heads),
-        ):
-            for head in range(count if names else 0):
-                self._add_head(f"{path}.{kind}.{head}", role, geometry, formulas_of, head, names)
+            head_steps = OUTPUT_HEAD_STEPS
+            map_steps = [name for name in HEAD_STEPS if name not in OUTPUT_HEAD_STEPS]
+            for index in range(geometry.heads):
+                part = f"{path}.map.{index}"
+                self._add_head(part, role, geometry, formulas_of, index, map_steps)
+        for index in range(geometry.output_heads):
+            part = f"{path}.head.{index}"
+            self._add_head(part, role, geometry, formulas_of, index, head_steps)
         if "joined" in self.head_tensors:
             joined = _array(self.head_tensors["joined"])
             self._add(f"{path}.concatenation", joined, role, formulas_of["concatenation"])
@@ -240,22 +259,28 @@ class _Collector:
         head: int,
         names: Sequence[str],
     ) -> None:
+        """Add the named steps of one head, or of one map."""
         group = geometry.heads // geometry.kv_heads
-        matrices = {
-            name: _array(self.head_tensors[name][head // group if name in KEY_ROWS else head])
-            for name in names
-            if name in self.head_tensors and self.head_tensors[name].shape[-1]
-        }
+        matrices = {}
+        for name in names:
+            tensor = self.head_tensors.get(name)
+            if tensor is None or tensor.shape[-1] == 0:
+                continue
+            index = head // group if name in KEY_ROWS else head
+            matrices[name] = _array(tensor[index])
         if "scores" in matrices and "mask" not in matrices:
             del matrices["filled"]
-        head_examples = _head_examples(matrices, geometry.scale)
+        calculations = _head_examples(matrices, geometry.scale)
+        query_tokens = self._query_tokens(role)
+        key_tokens = self._key_tokens(role)
         for name, values in matrices.items():
             step = "output" if name == "heads" else name.replace("_", "-")
-            rows = self._key_tokens(role) if name in KEY_ROWS else self._query_tokens(role)
-            columns = self._key_tokens(role) if name in KEY_COLUMNS else ()
-            example = _line(head_examples.get(name, ""), rows, columns)
+            rows = key_tokens if name in KEY_ROWS else query_tokens
+            columns = key_tokens if name in KEY_COLUMNS else ()
+            example = _line(calculations.get(name, ""), rows, columns)
+            formula, meaning = formulas_of[step]
             self.steps.append(
-                TraceStep(f"{path}.{step}", values, rows, columns, *formulas_of[step], example)
+                TraceStep(f"{path}.{step}", values, rows, columns, formula, meaning, example)
             )
 
     # -- settings and labels ---------------------------------------------------------------------
@@ -264,9 +289,15 @@ class _Collector:
     def _pre_norm(self) -> bool:
         return self.model.config.model.norm != "post"
 
+    def _stack(self, role: str) -> nn.ModuleList:
+        """Return the layers of the side that a role belongs to."""
+        if role == "encoder":
+            return self.model.encoder
+        return self.model.decoder
+
     def _norm_formula(self, role: str) -> str:
-        stack = self.model.encoder if role == "encoder" else self.model.decoder
-        formula: str = unshared(stack[0].attention_branch.norm).formula()
+        first_layer = self._stack(role)[0]
+        formula: str = unshared(first_layer.attention_branch.norm).formula()
         return formula
 
     def _query_tokens(self, role: str) -> tuple[str, ...]:
@@ -275,8 +306,9 @@ class _Collector:
         return self._decoder_tokens
 
     def _key_tokens(self, role: str) -> tuple[str, ...]:
-        is_source = role == "encoder" or (role == "cross" and self.model.attends_to_source)
-        if is_source:
+        if role == "encoder":
+            return self.inputs.source_tokens
+        if role == "cross" and self.model.attends_to_source:
             return self.inputs.source_tokens
         return self._decoder_tokens
 
@@ -294,33 +326,48 @@ class _Collector:
         return self.inputs.source_tokens + self.inputs.target_tokens
 
     def _add(self, name: str, values: Array, role: str, description: Description) -> None:
-        self.steps.append(TraceStep(name, values, self._query_tokens(role), (), *description))
+        """Add a step with a row per query."""
+        rows = self._query_tokens(role)
+        formula, meaning = description
+        self.steps.append(TraceStep(name, values, rows, (), formula, meaning))
 
 
-def _line(example: str, rows: Sequence[str], columns: Sequence[str]) -> str:
+def _line(calculation: str, rows: Sequence[str], columns: Sequence[str]) -> str:
     """Return the calculation of the first cell of the last row after the labels of the cell."""
-    column = f"column “{columns[0]}”" if columns else "column 0"
-    return example and f"row “{rows[-1]}”, {column}: {example}"
+    if not calculation:
+        return ""
+    column = "column 0"
+    if columns:
+        column = f"column “{columns[0]}”"
+    return f"row “{rows[-1]}”, {column}: {calculation}"
 
 
 def _head_examples(matrices: dict[str, Array], scale: float) -> dict[str, str]:
     """Return the calculation of one cell for scores, weights and output of a head."""
-    cells: dict[str, str] = {}
-    total = "unmixed" if "unmixed" in matrices else "scores"
-    first = "products" if "products" in matrices else total
-    if first in matrices and "queries" in matrices:
-        cells[first] = examples.product(
-            matrices["queries"], matrices["keys"], scale, matrices[first]
-        )
-    masked_scores = matrices.get("filled", matrices.get("scores"))
-    weights = "unmixed_weights" if "unmixed_weights" in matrices else "weights"
-    if masked_scores is not None and weights in matrices:
-        cells[weights] = examples.softmax_weight(masked_scores, matrices[weights])
-    if "heads" in matrices:
-        cells["heads"] = examples.weighted_sum(
-            matrices["weights"], matrices["values"], matrices["heads"]
-        )
-    return cells
+    calculations: dict[str, str] = {}
+    queries = matrices.get("queries")
+    products = _first_present(("products", "unmixed", "scores"), matrices)
+    if products is not None and queries is not None:
+        keys = matrices["keys"]
+        calculations[products] = examples.product(queries, keys, scale, matrices[products])
+    masked_scores = _first_present(("filled", "scores"), matrices)
+    weights = _first_present(("unmixed_weights", "weights"), matrices)
+    if masked_scores is not None and weights is not None:
+        scores = matrices[masked_scores]
+        calculations[weights] = examples.softmax_weight(scores, matrices[weights])
+    outputs = matrices.get("heads")
+    if outputs is not None:
+        head_weights = matrices["weights"]
+        values = matrices["values"]
+        calculations["heads"] = examples.weighted_sum(head_weights, values, outputs)
+    return calculations
+
+
+def _first_present(names: Sequence[str], matrices: Mapping[str, Array]) -> str | None:
+    for name in names:
+        if name in matrices:
+            return name
+    return None
 
 
 def _array(tensor: Tensor) -> Array:

@@ -37,15 +37,21 @@ def number(value: float) -> str:
         return f"{mantissa}e{int(exponent)}".replace("-", "−")
     digits = 3 if abs(value) < 100 else 1
     shown = f"{value:.{digits}f}"
-    return shown.replace("-", "−") if float(shown) else shown.lstrip("-")
+    if float(shown) == 0:
+        return shown.lstrip("-")
+    return shown.replace("-", "−")
 
 
 def product(queries: Array, keys: Array, scale: float, scores: Array) -> str:
     """Return the scaled dot product of the last query and the first key."""
-    terms = [f"{_bracket(q)}·{_bracket(k)}" for q, k in zip(queries[-1], keys[0], strict=True)]
-    return _equation(
-        f"({_sum(terms)}) · {number(scale)}", float(queries[-1] @ keys[0]) * scale, scores
-    )
+    query = queries[-1]
+    key = keys[0]
+    terms = []
+    for query_value, key_value in zip(query, key, strict=True):
+        terms.append(f"{_bracket(query_value)}·{_bracket(key_value)}")
+    calculation = f"({_sum(terms)}) · {number(scale)}"
+    value = float(query @ key) * scale
+    return _equation(calculation, value, scores)
 
 
 def softmax_weight(scores: Array, weights: Array) -> str:
@@ -54,23 +60,28 @@ def softmax_weight(scores: Array, weights: Array) -> str:
     if not unmasked or not _is_unmasked(scores[-1, 0]):
         return ""
     powers = [f"e^{{{number(value)}}}" for value in unmasked]
-    value = math.exp(unmasked[0] - float(np.logaddexp.reduce(unmasked)))
+    log_total = float(np.logaddexp.reduce(unmasked))
+    value = math.exp(unmasked[0] - log_total)
     return _equation(f"{powers[0]} / ({_sum(powers)})", value, weights)
 
 
 def weighted_sum(weights: Array, values: Array, out: Array) -> str:
     """Return the weighted sum for the first coordinate of the last row."""
-    terms = [
-        f"{number(weight)}·{_bracket(value)}"
-        for weight, value in zip(weights[-1], values[:, 0], strict=True)
-    ]
-    return _equation(_sum(terms), float(weights[-1] @ values[:, 0]), out)
+    last_weights = weights[-1]
+    first_column = values[:, 0]
+    terms = []
+    for weight, value in zip(last_weights, first_column, strict=True):
+        terms.append(f"{number(weight)}·{_bracket(value)}")
+    total = float(last_weights @ first_column)
+    return _equation(_sum(terms), total, out)
 
 
-def _equation(text: str, value: float, matrix: Array) -> str:
+def _equation(calculation: str, value: float, matrix: Array) -> str:
+    """Return a calculation with its result; an empty text if the matrix has another value."""
     cell = float(matrix[-1, 0])
-    agree = math.isclose(value, cell, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
-    return f"{text} = {number(cell)}" if agree else ""
+    if not math.isclose(value, cell, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
+        return ""
+    return f"{calculation} = {number(cell)}"
 
 
 def _is_unmasked(score: float) -> bool:
@@ -86,5 +97,8 @@ def _sum(terms: Sequence[str]) -> str:
 
 
 def _bracket(value: float) -> str:
+    """Return a number as text, in parentheses if it is negative."""
     shown = number(float(value))
-    return f"({shown})" if shown.startswith("−") else shown
+    if shown.startswith("−"):
+        return f"({shown})"
+    return shown

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 
+from torch import nn
+
 from headtohead.model.attention import MultiHeadAttention, overrides
 from headtohead.plugins.attention import Attention
+from headtohead.plugins.component import Geometry
 from headtohead.plugins.positional import Positional
 from headtohead_notebooks.trace.examples import number
 
@@ -40,10 +43,18 @@ OUTPUT: dict[str, Description] = {
     "chosen": ("argmax(logits)", "the most likely word at each position"),
 }
 
+MASKED_SCORES = {"-inf": "−∞", "-1e9": "−10^9", "additive": "S − 10^9"}
+"""The score of a masked key by the configuration's `mask_value`."""
+
+UNKNOWN_SCORES = "S: defined by the style"
+"""The formula of scores that a style computes without stating a formula."""
+
 
 def with_bias(formula: str, bias: str, has_bias: bool) -> str:
     """Return the formula of a linear map, with its bias if the model has biases."""
-    return f"{formula} + {bias}" if has_bias else formula
+    if not has_bias:
+        return formula
+    return f"{formula} + {bias}"
 
 
 def block_input(pre_norm: bool) -> str:
@@ -63,82 +74,124 @@ def attention_formulas(
         pre_norm: Whether the input is normalised first.
         bias: Whether the projections have biases.
     """
-    style, positional, geometry = part.style, part.positional, part.context.geometry
-    own, encoding = style.formula(), positional.formula()
-    x = block_input(pre_norm)
-    read, memory = (x, "") if part.self_attention else ("Y", "; Y is the output of the encoder")
-
-    def is_own(*hooks: str) -> bool:
-        return any(overrides(style, Attention, hook) for hook in hooks)
-
-    def encodes(*hooks: str) -> bool:
-        return any(overrides(positional, Positional, hook) for hook in hooks)
+    style = part.style
+    positional = part.positional
+    style_formula = style.formula()
+    encoding = positional.formula()
+    queries_from = block_input(pre_norm)
+    keys_from = queries_from
+    memory = ""
+    if not part.self_attention:
+        keys_from = "Y"
+        memory = "; Y is the output of the encoder"
 
     def projected(letter: str, of: str) -> str:
         return with_bias(f"{letter} = {of} W_{letter}", f"b_{letter}", bias)
 
-    transformed = "; ".join(filter(None, (own * is_own("transform"), encoding * encodes("rotate"))))
-    root = math.sqrt(geometry.key_width)
-    scale = f" · {number(geometry.scale)}"
-    if math.isclose(geometry.scale * root, 1.0):
-        scale = f" / √d_k, √d_k = √{geometry.key_width} = {number(root)}"
-    products = f"Q K^T{scale}"
-    if is_own("scores") or not geometry.key_width:
-        products = own or "S: defined by the style"
-    scores = products if "=" in products.split("√")[0] else f"S = {products}"
-    if encodes("bias", "score"):
-        scores = "S = products + B"
-    masked = {"-inf": "−∞", "-1e9": "−10^9", "additive": "S − 10^9"}[mask_value]
-    filled, projection = (
-        f"S' = S where M = 1, {masked} where M = 0",
-        with_bias("O = Z W_O", "b_O", bias),
-    )
-    shares, outputs = "softmax(S)" if masking is None else "softmax(S')", "Z = A V"
-    if not style.projects:
-        filled, shares, projection = own, "softmax(filled)", "O = Z"
-    if encodes("values"):
-        outputs += f" + {encoding or 'the values added by the encoding'}"
+    plain_queries = projected("Q", queries_from)
+    plain_keys = projected("K", keys_from)
+    transformed = _transformation(style, positional)
+    products = _products(style, part.context.geometry)
+    scores = _scores(products, positional)
+    mixed_scores = scores
+    if _overrides_any(style, Attention, "mix_scores"):
+        mixed_scores = style_formula or UNKNOWN_SCORES
+
+    if style.projects:
+        values = projected("V", keys_from)
+        filled = f"S' = S where M = 1, {MASKED_SCORES[mask_value]} where M = 0"
+        shares = "softmax(S)" if masking is None else "softmax(S')"
+        projection = with_bias("O = Z W_O", "b_O", bias)
+        projection_meaning = "the outputs of the heads projected to the model width"
+    else:
+        values = style_formula
+        filled = style_formula
+        shares = "softmax(filled)"
+        projection = "O = Z"
+        projection_meaning = "no projections"
+
+    weights = f"A = {shares}"
+    if _overrides_any(style, Attention, "normalise", "mix"):
+        weights = f"A: {style_formula or 'defined by the style'}"
+    outputs = "Z = A V"
+    if _overrides_any(positional, Positional, "values"):
+        outputs = f"Z = A V + {encoding or 'the values added by the encoding'}"
+
     return {
-        "plain-queries": (projected("Q", x), "the query of each token, before transformation"),
+        "plain-queries": (
+            plain_queries,
+            "the query of each token, before transformation",
+        ),
         "plain-keys": (
-            projected("K", read),
+            plain_keys,
             f"the key of each token, before transformation{memory}",
         ),
-        "queries": (transformed or projected("Q", x), "the query of each token"),
-        "keys": (transformed or projected("K", read), f"the key of each token{memory}"),
-        "values": (
-            projected("V", read) if style.projects else own,
-            f"the value of each token{memory}",
-        ),
+        "queries": (transformed or plain_queries, "the query of each token"),
+        "keys": (transformed or plain_keys, f"the key of each token{memory}"),
+        "values": (values, f"the value of each token{memory}"),
         "products": (products, "scaled dot product of each query and each key"),
         "bias": (encoding, "the values added by the positional encoding"),
         "unmixed": (scores, "the scores before heads are mixed"),
-        "scores": (
-            own or "S: defined by the style" if is_own("mix_scores") else scores,
-            "score of each query (row) and each key (column)",
-        ),
+        "scores": (mixed_scores, "score of each query (row) and each key (column)"),
         "mask": (
             f"M: masking '{masking}'",
             "1 where a key may be attended to, 0 where it is masked",
         ),
         "filled": (filled, "scores with masked keys replaced by the mask value"),
-        "unmixed-weights": (shares, "the weights of each map, before maps are mixed"),
+        "unmixed-weights": (
+            shares,
+            "the weights of each map, before maps are mixed",
+        ),
         "weights": (
-            f"A: {own or 'defined by the style'}"
-            if is_own("normalise", "mix")
-            else f"A = {shares}",
+            weights,
             "how much each token (row) attends to each other (column)",
         ),
         "output": (outputs, "the values, averaged with the weights"),
-        "finished": (own, "the output of the head, transformed by the style"),
-        "concatenation": ("Z = [Z_0, Z_1, …]", "the outputs of all heads side by side"),
-        "projection": (
-            projection,
-            "the outputs of the heads projected to the model width"
-            if style.projects
-            else "no projections",
+        "finished": (
+            style_formula,
+            "the output of the head, transformed by the style",
         ),
+        "concatenation": (
+            "Z = [Z_0, Z_1, …]",
+            "the outputs of all heads side by side",
+        ),
+        "projection": (projection, projection_meaning),
         "residual": ("X + O", "the input plus the output of the block"),
         "norm": FEED_FORWARD["norm"],
         "post_norm": FEED_FORWARD["post_norm"],
     }
+
+
+def _overrides_any(entry: nn.Module, base: type, *hooks: str) -> bool:
+    """Return whether an entry implements at least one of the hooks itself."""
+    return any(overrides(entry, base, hook) for hook in hooks)
+
+
+def _transformation(style: Attention, positional: Positional) -> str:
+    """Return how queries and keys are transformed by the style and the encoding; empty if they are not."""
+    formulas = []
+    if _overrides_any(style, Attention, "transform"):
+        formulas.append(style.formula())
+    if _overrides_any(positional, Positional, "rotate"):
+        formulas.append(positional.formula())
+    return "; ".join(formula for formula in formulas if formula)
+
+
+def _products(style: Attention, geometry: Geometry) -> str:
+    """Return the formula of the products of queries and keys, with their scale."""
+    if _overrides_any(style, Attention, "scores") or not geometry.key_width:
+        return style.formula() or UNKNOWN_SCORES
+    root = math.sqrt(geometry.key_width)
+    if math.isclose(geometry.scale * root, 1.0):
+        return f"Q K^T / √d_k, √d_k = √{geometry.key_width} = {number(root)}"
+    return f"Q K^T · {number(geometry.scale)}"
+
+
+def _scores(products: str, positional: Positional) -> str:
+    """Return the formula of the scores: the products, and the bias of the encoding if there is one."""
+    if _overrides_any(positional, Positional, "bias", "score"):
+        return "S = products + B"
+    before_root, *_ = products.split("√")
+    if "=" in before_root:
+        return products
+    return f"S = {products}"

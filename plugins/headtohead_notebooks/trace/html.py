@@ -13,13 +13,15 @@ from markupsafe import Markup
 from headtohead.escaping import content_policy, visible
 from headtohead.report.render import environment
 from headtohead_notebooks.trace.examples import LARGE, number
-from headtohead_notebooks.trace.steps import Array, Trace, TraceStep
+from headtohead_notebooks.trace.steps import Array, Indices, Trace, TraceStep
 from headtohead_notebooks.trace.tree import as_tree
 
 MAX_OPEN_STEPS = 60
 """Traces with more steps start with most parts closed."""
 
-MAX_ROWS, MAX_TOKENS, MAX_COORDINATES = 24, 24, 9
+MAX_ROWS = 24
+MAX_TOKENS = 24
+MAX_COORDINATES = 9
 
 LEVELS = 9
 """Number of shades besides white; a darker shade is a larger number."""
@@ -36,27 +38,24 @@ def as_html(trace: Trace) -> str:
     templates = files("headtohead_notebooks.trace").joinpath("templates")
     css = templates.joinpath("page.css").read_text(encoding="utf-8")
     script = templates.joinpath("page.js").read_text(encoding="utf-8")
-    return visible(
-        environment("headtohead_notebooks.trace", html=True)
-        .get_template("page.html.j2")
-        .render(
-            trace=trace,
-            parts=as_tree(trace),
-            open_all=len(trace.steps) <= MAX_OPEN_STEPS,
-            css=Markup(css),
-            script=Markup(script),
-            policy=content_policy(script),
-            inks=INKS,
-            levels=LEVELS,
-            max_rows=MAX_ROWS,
-            shade=_shade,
-            formula=lambda text: Markup(formula_html(text)),
-            shown_columns=lambda step: step.shown_columns(
-                MAX_TOKENS if step.columns else MAX_COORDINATES
-            ),
-            cell_of=_cell_function,
-        )
+    pages = environment("headtohead_notebooks.trace", html=True)
+    template = pages.get_template("page.html.j2")
+    page = template.render(
+        trace=trace,
+        parts=as_tree(trace),
+        open_all=len(trace.steps) <= MAX_OPEN_STEPS,
+        css=Markup(css),
+        script=Markup(script),
+        policy=content_policy(script),
+        inks=INKS,
+        levels=LEVELS,
+        max_rows=MAX_ROWS,
+        shade=_shade,
+        formula=_formula_markup,
+        shown_columns=_shown_columns,
+        cell_of=_cell_function,
     )
+    return visible(page)
 
 
 def formula_html(formula: str) -> str:
@@ -71,20 +70,38 @@ def formula_html(formula: str) -> str:
     return text
 
 
+def _formula_markup(formula: str) -> Markup:
+    return Markup(formula_html(formula))
+
+
+def _shown_columns(step: TraceStep) -> Indices:
+    """Return the columns that the page shows: more of tokens than of coordinates."""
+    if step.columns:
+        return step.shown_columns(MAX_TOKENS)
+    return step.shown_columns(MAX_COORDINATES)
+
+
 def _cell_function(step: TraceStep) -> Callable[[int, int], tuple[str, str]]:
     """Return the function from row and column of a step to CSS class and text of the cell."""
-    probabilities = step.title in PROBABILITIES
-    largest = 1.0 if probabilities else _largest(step.values)
-    positive = "s" if probabilities and not bool((step.values < 0).any()) else "p"
+    positive_ink = "p"
+    if step.title in PROBABILITIES:
+        largest = 1.0
+        if not (step.values < 0).any():
+            positive_ink = "s"
+    else:
+        largest = _largest(step.values)
 
     def cell(row: int, column: int) -> tuple[str, str]:
         value = step.values[row, column]
         if step.values.dtype == bool:
-            return f"m{int(value)}", str(int(value))
-        if not abs(value) < LARGE:
-            return "x", number(float(value))
+            bit = int(value)
+            return f"m{bit}", str(bit)
+        shown = number(float(value))
+        if not abs(value) < LARGE:  # masked, infinite or not a number
+            return "x", shown
         level = min(LEVELS, round(LEVELS * abs(float(value)) / largest))
-        return f"{'n' if value < 0 else positive}{level}", number(float(value))
+        ink = "n" if value < 0 else positive_ink
+        return f"{ink}{level}", shown
 
     return cell
 
@@ -92,8 +109,10 @@ def _cell_function(step: TraceStep) -> Callable[[int, int], tuple[str, str]]:
 def _largest(values: Array) -> float:
     """Return the largest absolute value, ignoring infinite and masked numbers; at least 1 if all are 0."""
     sizes = np.abs(values[np.isfinite(values)].astype(np.float64))
-    usual = sizes[sizes < LARGE]
-    return float(usual.max()) if usual.size and usual.max() > 0 else 1.0
+    unmasked = sizes[sizes < LARGE]
+    if not unmasked.any():
+        return 1.0
+    return float(unmasked.max())
 
 
 def _shade(ink: tuple[int, int, int], amount: float) -> str:

@@ -13,6 +13,8 @@ from headtohead.errors import HeadToHeadError
 from headtohead.model.transformer import Transformer
 from headtohead.training.maps import decoder_input, own_translations
 
+NO_KNOWN_WORD = "no word of '{text}' is in the vocabulary; use other words"
+
 
 @dataclass(frozen=True)
 class TraceInputs:
@@ -38,8 +40,10 @@ class TraceInputs:
 
     def labels(self, rows: int) -> tuple[str, ...]:
         """Return the words of the first ``rows`` ids; ids without a word are labelled by number."""
-        words = tuple(self.vocabulary[:rows])
-        return words + tuple(f"id {index}" for index in range(len(words), rows))
+        labels = list(self.vocabulary[:rows])
+        for index in range(len(labels), rows):
+            labels.append(f"id {index}")
+        return tuple(labels)
 
 
 def inputs_from_text(
@@ -58,39 +62,58 @@ def inputs_from_text(
         HeadToHeadError: If a sentence has no known word, a word is refused, or there is no target.
     """
     source, target = data.texts(source, target)
-    source_ids = data.tokenise(source, "source") if data.has_sources else []
-    if data.has_sources and not source_ids:
-        raise HeadToHeadError(f"no word of '{source}' is in the vocabulary; use other words")
+    source_ids: list[int] = []
+    if data.has_sources:
+        source_ids = data.tokenise(source, "source")
+        if not source_ids:
+            raise HeadToHeadError(NO_KNOWN_WORD.format(text=source))
     if target is not None:
-        ids = decoder_input(model, data, data.tokenise(target, "target"))
+        target_ids = data.tokenise(target, "target")
+        ids = decoder_input(model, data, target_ids)
         origin = "the given target" if data.has_sources else "the given text"
-    elif (translation := _corpus_translation(data, source, source_ids)) is not None:
-        ids, origin = decoder_input(model, data, translation), "its translation in the corpus"
     else:
-        row = torch.tensor([source_ids]).expand(model.members, 1, -1)
-        lengths = torch.full((model.members, 1), len(source_ids))
-        ids = own_translations(model, data, row, lengths, max_length)[0]
-        origin = "the model's own translation"
-        if model.config.evaluate.decode == "non-autoregressive":
-            origin = "zeros, the decoder input of this model's translations"
+        ids, origin = _without_target(model, data, source, source_ids, max_length)
     if not ids:
-        raise HeadToHeadError(f"no word of '{target}' is in the vocabulary; use other words")
+        raise HeadToHeadError(NO_KNOWN_WORD.format(text=target))
+    notes = []
     texts = {"source": source, "target": target}
-    notes = [
-        note
-        for side in SIDES
-        if (text := texts[side]) is not None
-        for note in _notes(data, text, side)
-    ]
+    for side in SIDES:
+        text = texts[side]
+        if text is None:
+            continue
+        note = _note_on_unknown_words(data, text, side)
+        if note:
+            notes.append(note)
+    source_vocabulary = data.source_vocabulary
+    target_vocabulary = data.target_vocabulary
     return TraceInputs(
         source_ids,
         ids,
-        tuple(map(data.source_vocabulary.label, source_ids)),
-        tuple(map(data.target_vocabulary.label, ids)),
-        data.target_vocabulary.words,
-        origin,
-        tuple(notes),
+        source_tokens=tuple(source_vocabulary.label(index) for index in source_ids),
+        target_tokens=tuple(target_vocabulary.label(index) for index in ids),
+        vocabulary=target_vocabulary.words,
+        target_origin=origin,
+        notes=tuple(notes),
     )
+
+
+def _without_target(
+    model: Transformer,
+    data: PreparedData,
+    source: str,
+    source_ids: list[int],
+    max_length: int,
+) -> tuple[list[int], str]:
+    """Return a decoder input and its origin: the corpus' translation, or else the model's own."""
+    translation = _corpus_translation(data, source, source_ids)
+    if translation is not None:
+        return decoder_input(model, data, translation), "its translation in the corpus"
+    row = torch.tensor([source_ids]).expand(model.members, 1, -1)
+    lengths = torch.full((model.members, 1), len(source_ids))
+    ids = own_translations(model, data, row, lengths, max_length)[0]
+    if model.config.evaluate.decode == "non-autoregressive":
+        return ids, "zeros, the decoder input of this model's translations"
+    return ids, "the model's own translation"
 
 
 def _corpus_translation(
@@ -106,11 +129,14 @@ def _corpus_translation(
     return None
 
 
-def _notes(data: PreparedData, text: str, side: Side) -> list[str]:
+def _note_on_unknown_words(data: PreparedData, text: str, side: Side) -> str:
+    """Return a remark about the words of a text without an id; empty if all have one."""
     unknown = data.tokenisers[side].unknown(text)
     if not unknown:
-        return []
-    effect = "are left out" if data.vocabulary(side).unknown == "drop" else "become <unk>"
-    listed = ", ".join(f"'{token}'" for token in unknown)
+        return ""
     name = f"words of the {side}" if data.has_sources else "tokens"
-    return [f"{name} without an id {effect}: {listed}"]
+    effect = "become <unk>"
+    if data.vocabulary(side).unknown == "drop":
+        effect = "are left out"
+    quoted = [f"'{token}'" for token in unknown]
+    return f"{name} without an id {effect}: {', '.join(quoted)}"

@@ -47,13 +47,9 @@ class TracedModel:
         inputs = inputs_from_text(self.model, self.data, source, target, self.decoding_limit)
         decoder_input = f"{' '.join(inputs.target_tokens)} ({inputs.target_origin})"
         pitfalls = find_pitfalls(self.config, self.data.record.get("leak"))
-        notes = [
-            *inputs.notes,
-            *(
-                f"pitfall: {pitfall.name} ({pitfall.field}): {pitfall.consequence}"
-                for pitfall in pitfalls
-            ),
-        ]
+        notes = list(inputs.notes)
+        for pitfall in pitfalls:
+            notes.append(f"pitfall: {pitfall.name} ({pitfall.field}): {pitfall.consequence}")
         if self.model.position_is_row:
             notes.append(BATCH_OF_ONE)
         steps = collect(self.model, inputs)
@@ -82,28 +78,32 @@ def find_model(
     if recipe in recipes:
         config = recipe_config(recipe, overrides)
         data = prepare(config.data, cache_root())
-        if reason := find_incompatibility(config, data.record["longest"]):
+        reason = find_incompatibility(config, data.record["longest"])
+        if reason:
             raise HeadToHeadError(
                 f"recipe '{recipe}' is incompatible with these settings: {reason}"
             )
-        model = Transformer(
-            config, [seed], len(data.source_vocabulary), len(data.target_vocabulary)
-        ).eval()
+        source_size = len(data.source_vocabulary)
+        target_size = len(data.target_vocabulary)
+        model = Transformer(config, [seed], source_size, target_size)
+        model.eval()
         if config.train.precision == "float64":
             model.double()
         title = f"{recipe}, seed {seed}: at initialisation, not trained"
-        return TracedModel(title, config, model, data, decoding_limit(config, data.longest_target))
+        limit = decoding_limit(config, data.longest_target)
+        return TracedModel(title, config, model, data, limit)
     if recipe != name:
         raise HeadToHeadError(f"unknown recipe '{recipe}'{nearest(recipe, recipes)}")
     if overrides:
         raise HeadToHeadError(f"--set requires a recipe, and '{name}' is no recipe")
-    directories = [path.parent for path in runs.glob("*/*/run.json")]
-    run_names = [
-        run for path in directories for run in (path.name, f"{path.parent.name}/{path.name}")
-    ]
-    if not (Path(name) / "run.json").is_file() and not any(
-        run.startswith(name) for run in run_names
-    ):
+    run_names = []
+    for record in runs.glob("*/*/run.json"):
+        directory = record.parent
+        run_names.append(directory.name)
+        run_names.append(f"{directory.parent.name}/{directory.name}")
+    is_path = (Path(name) / "run.json").is_file()
+    is_start_of_a_name = any(run_name.startswith(name) for run_name in run_names)
+    if not is_path and not is_start_of_a_name:
         hint = suggestion(name, [*recipes, *run_names]) or nearest(name, recipes)
         raise HeadToHeadError(f"no recipe and no run '{name}'{hint}")
     run = load(name, runs=runs)

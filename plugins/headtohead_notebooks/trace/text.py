@@ -12,13 +12,22 @@ from headtohead_judge.output import aligned
 from headtohead_notebooks.trace.examples import number
 from headtohead_notebooks.trace.steps import Trace, TraceStep
 
-MAX_ROWS, MAX_COLUMNS = 12, 9
+MAX_ROWS = 12
+MAX_COLUMNS = 9
+OMITTED = "…"
+"""Stands for omitted rows or columns."""
 
 
 def as_text(trace: Trace) -> str:
     """Return the whole trace, with a title, the sentences and the notes first."""
-    head = [trace.title, f"source: {trace.source}", f"target: {trace.target}", *trace.notes]
-    return "\n".join([*head, "", *(_step(step) for step in trace)])
+    lines = [trace.title]
+    lines.append(f"source: {trace.source}")
+    lines.append(f"target: {trace.target}")
+    lines.extend(trace.notes)
+    lines.append("")
+    for step in trace:
+        lines.append(_step(step))
+    return "\n".join(lines)
 
 
 def plain_formula(formula: str) -> str:
@@ -31,35 +40,58 @@ def plain_formula(formula: str) -> str:
 
 
 def _step(step: TraceStep) -> str:
+    """Return name, shape and description of a step, its values, and an empty line."""
     shape = "×".join(str(size) for size in step.values.shape)
-    description = "; ".join(part for part in (plain_formula(step.formula), step.meaning) if part)
+    descriptions = []
+    if step.formula:
+        descriptions.append(plain_formula(step.formula))
+    if step.meaning:
+        descriptions.append(step.meaning)
+    description = "; ".join(descriptions)
     lines = [f"{step.name}  [{shape}]  {description}"]
-    lines += [f"  {line}" for line in _table(step)]
+    for line in _table(step):
+        lines.append(f"  {line}")
     if step.example:
         lines.append(f"  {plain_formula(step.example)}")
-    return "\n".join([*lines, ""])
+    lines.append("")
+    return "\n".join(lines)
 
 
 def _table(step: TraceStep) -> Iterator[str]:
-    is_list = step.values.ndim == 1
-    columns = [] if is_list else step.shown_columns(MAX_COLUMNS)
-    cells: list[list[str]] = []
+    """Return the lines of the values of a step: a row for each id with its remark, or a matrix."""
+    if step.values.ndim == 1:
+        return _id_table(step)
+    columns = step.shown_columns(MAX_COLUMNS)
+    table: list[list[str]] = []
     if step.columns:
-        cells.append(["", *("…" if column is None else step.columns[column] for column in columns)])
+        header = [""]
+        for column in columns:
+            header.append(OMITTED if column is None else step.columns[column])
+        table.append(header)
     for row in step.shown_rows(MAX_ROWS):
         if row is None:
-            cells.append(["…", *("" for _ in columns or ("id", "remark"))])
-        elif is_list:
-            cells.append(
-                [step.rows[row], str(step.values[row]), step.remarks[row] if step.remarks else ""]
-            )
-        else:
-            values = (
-                "…" if column is None else _number(step.values[row, column]) for column in columns
-            )
-            cells.append([step.rows[row], *values])
-    return aligned(cells, right=range(1, len(columns) + 3))
+            empty_cells = [""] * len(columns)
+            table.append([OMITTED, *empty_cells])
+            continue
+        cells = [step.rows[row]]
+        for column in columns:
+            cells.append(OMITTED if column is None else _number(step.values[row, column]))
+        table.append(cells)
+    return aligned(table, right=range(1, len(columns) + 3))
+
+
+def _id_table(step: TraceStep) -> Iterator[str]:
+    table = []
+    for row in step.shown_rows(MAX_ROWS):
+        if row is None:
+            table.append([OMITTED, "", ""])
+            continue
+        remark = step.remarks[row] if step.remarks else ""
+        table.append([step.rows[row], str(step.values[row]), remark])
+    return aligned(table, right=range(1, 3))
 
 
 def _number(value: Any) -> str:
-    return str(int(value)) if isinstance(value, np.bool_) else number(float(value))
+    if isinstance(value, np.bool_):
+        return str(int(value))
+    return number(float(value))

@@ -37,6 +37,18 @@ def style_of(name: str) -> type[Attention]:
     return style
 
 
+def replacing_hook(style: type[Attention]) -> str | None:
+    """Return the first hook of a style that replaces a step of attention, or None."""
+    own_classes = style.__mro__[: style.__mro__.index(Attention)]
+    for hook in Attention.hooks:
+        if hook in CHAINED:
+            continue
+        for own_class in own_classes:
+            if hook in vars(own_class):
+                return hook
+    return None
+
+
 class Combined(Attention):
     """Split heads with the changes of two other styles."""
 
@@ -50,34 +62,39 @@ class Combined(Attention):
 
     @classmethod
     def depends_on_order(cls, options) -> bool:  # type: ignore[no-untyped-def]
-        return any(
-            style.depends_on_order(style.Options())
-            for style in map(style_of, cls.depends_on(options))
-        )
+        for name in cls.depends_on(options):
+            style = style_of(name)
+            if style.depends_on_order(style.Options()):
+                return True
+        return False
 
     @classmethod
     def incompatible_with(cls, options, setting: Setting) -> str | None:  # type: ignore[no-untyped-def]
         """Exclude styles with other hooks, and what either style excludes."""
         for name in cls.depends_on(options):
             style = style_of(name)
-            own = {
-                hook
-                for base in style.__mro__[: style.__mro__.index(Attention)]
-                for hook in vars(base)
-            }
-            if other := [hook for hook in Attention.hooks if hook in own and hook not in CHAINED]:
-                return f"combined requires styles that define only {', '.join(CHAINED)}; {name} defines {other[0]}"
+            hook = replacing_hook(style)
+            if hook is not None:
+                allowed = ", ".join(CHAINED)
+                return f"combined requires styles that define only {allowed}; {name} defines {hook}"
             reason = style.incompatible_with(style.Options(), setting)
             if reason is not None:
                 return reason
         return None
 
     def build(self) -> None:
-        styles = map(style_of, self.depends_on(self.options))
-        self.styles = nn.ModuleList(style(style.Options(), self.context) for style in styles)
+        self.styles = nn.ModuleList()
+        for name in self.depends_on(self.options):
+            style = style_of(name)
+            self.styles.append(style(style.Options(), self.context))
 
     def formula(self) -> str:
-        return "; ".join(filter(None, (style.formula() for style in self.styles)))  # type: ignore[operator]
+        formulas = []
+        for style in self.styles:
+            formula = style.formula()  # type: ignore[operator]
+            if formula:
+                formulas.append(formula)
+        return "; ".join(formulas)
 
     def mix_embeddings(self, x: Tensor) -> Tensor:
         for style in self.styles:

@@ -37,16 +37,15 @@ class Differential(Attention):
     @classmethod
     def geometry(cls, options: Options, model: ModelConfig) -> Geometry:
         """Return ``heads`` maps of width d_model / heads, mixed into half as many heads."""
-        if model.d_model % model.heads or model.heads % 2:
+        maps = model.heads
+        if model.d_model % maps or maps % 2:
             raise HeadToHeadError(
                 "differential needs an even number of heads, and d_model to be a multiple of it, "
-                f"got {model.heads} and {model.d_model}"
+                f"got {maps} and {model.d_model}"
             )
-        width = model.d_model // model.heads
+        width = model.d_model // maps
         scale = width**-0.5
-        return Geometry(
-            model.heads, model.heads, width, 2 * width, scale, mixed_heads=model.heads // 2
-        )
+        return Geometry(maps, maps, width, 2 * width, scale, mixed_heads=maps // 2)
 
     def build(self) -> None:
         """Initialise the four vectors of λ normally (std 0.1) and the gain with 1."""
@@ -62,17 +61,22 @@ class Differential(Attention):
     def lambda_(self) -> Tensor:
         """Return λ, ``[member]``."""
         q1, k1, q2, k2 = self.vectors.unbind(1)
-        return (q1 * k1).sum(-1).exp() - (q2 * k2).sum(-1).exp() + self.lambda_init
+        first = (q1 * k1).sum(-1).exp()
+        second = (q2 * k2).sum(-1).exp()
+        return first - second + self.lambda_init
 
     def mix(self, weights: Tensor) -> Tensor:
         """Subtract the second map of each pair from the first."""
-        subtracted = self.lambda_()[:, None, None, None, None] * weights[:, :, 1::2]
-        return weights[:, :, 0::2] - subtracted
+        lambda_ = self.lambda_()[:, None, None, None, None]
+        first = weights[:, :, 0::2]
+        second = weights[:, :, 1::2]
+        return first - lambda_ * second
 
     def post_heads(self, heads: Tensor, x: Tensor, values: Tensor) -> Tensor:
         """Return (1 - λ_init) · RMSNorm of each head."""
         normalised = torch.rms_norm(heads, heads.shape[-1:], eps=EPS)
-        return normalised * self.gain[:, None, None, None] * (1 - self.lambda_init)
+        gain = self.gain[:, None, None, None]
+        return normalised * gain * (1 - self.lambda_init)
 
 
 @hookimpl

@@ -33,8 +33,11 @@ class Exclusive(Attention):
 
     def post_heads(self, heads: Tensor, x: Tensor, values: Tensor) -> Tensor:
         """Subtract the component along the value of the query's token."""
-        own = normalize(values[..., -heads.shape[-2] :, :], dim=-1)
-        return heads - (heads * own).sum(-1, keepdim=True) * own
+        queries = heads.shape[-2]
+        own_values = values[..., -queries:, :]  # with cached keys, the queries are the last tokens
+        direction = normalize(own_values, dim=-1)
+        coordinate = (heads * direction).sum(-1, keepdim=True)
+        return heads - coordinate * direction
 
 
 @hookimpl

@@ -29,17 +29,25 @@ class Gated(Attention):
     options: GatedOptions
 
     def build(self) -> None:
-        geometry, d_model = self.context.geometry, self.context.d_model
-        self.width = geometry.value_width if self.options.per == "element" else 1
-        self.gate = self.parameter(d_model, geometry.heads * self.width, std=d_model**-0.5)
+        geometry = self.context.geometry
+        d_model = self.context.d_model
+        self.width = 1
+        if self.options.per == "element":
+            self.width = geometry.value_width
+        gates = geometry.heads * self.width
+        self.gate = self.parameter(d_model, gates, std=d_model**-0.5)
 
     def formula(self) -> str:
-        return "Z' = Z ⊙ σ(X W_g)" if self.options.per == "element" else "Z'_h = Z_h · σ(X w_h)"
+        if self.options.per == "element":
+            return "Z' = Z ⊙ σ(X W_g)"
+        return "Z'_h = Z_h · σ(X w_h)"
 
     def post_heads(self, heads: Tensor, x: Tensor, values: Tensor) -> Tensor:
         """Multiply the outputs by the gates of their queries."""
-        gates = (x.flatten(1, 2) @ self.gate).sigmoid().view(*x.shape[:3], -1, self.width)
-        return heads * gates.transpose(2, 3)
+        tokens = x.flatten(1, 2)
+        gates = (tokens @ self.gate).sigmoid()
+        gates_by_head = gates.view(*x.shape[:3], -1, self.width).transpose(2, 3)
+        return heads * gates_by_head
 
 
 @hookimpl

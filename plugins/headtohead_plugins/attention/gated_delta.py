@@ -35,6 +35,9 @@ from headtohead.plugin import (
 EPS = 1e-5
 """Epsilon of the output norm in the authors' code."""
 
+REQUIRED_OF_MASKING = frozenset({"hides-future", "shows-the-rest"})
+"""Properties of a masking in which a query reads exactly the tokens up to its own."""
+
 
 def log_rate(out: Tensor, generator: torch.Generator) -> Tensor:
     """Return A: exp(A) is uniform between 0.01 and 16."""
@@ -43,8 +46,17 @@ def log_rate(out: Tensor, generator: torch.Generator) -> Tensor:
 
 def log_step(out: Tensor, generator: torch.Generator) -> Tensor:
     """Return b: softplus(b) is between 0.001 and 0.1, uniform in its logarithm."""
-    step = out.uniform_(math.log(0.001), math.log(0.1), generator=generator).exp()
+    lowest = math.log(0.001)
+    highest = math.log(0.1)
+    step = out.uniform_(lowest, highest, generator=generator).exp()
+    # log(1 - e^-step) + step is the inverse of softplus.
     return step + torch.log(-torch.expm1(-step))
+
+
+def at_least_float32(x: Tensor) -> Tensor:
+    """Return ``x``, in float32 if its type is less precise."""
+    dtype = torch.promote_types(x.dtype, torch.float32)
+    return x.to(dtype)
 
 
 class GatedDelta(Attention):
@@ -74,7 +86,7 @@ class GatedDelta(Attention):
         for entry in setting.config.masking.decoder.pattern:
             masking = registered("masking", entry.name)(entry.options)
             declared = masking.role_properties("decoder") or frozenset()
-            if not {"hides-future", "shows-the-rest"} <= declared:
+            if not declared >= REQUIRED_OF_MASKING:
                 return f"gated-delta reads all tokens up to the query's; use padding-causal or causal, not {entry.name}"
         return None
 
@@ -83,7 +95,8 @@ class GatedDelta(Attention):
         width = self.context.geometry.value_width
         d_model = self.context.d_model
         std = d_model**-0.5
-        self.project_in = self.parameter(d_model, heads * (3 * width + 2), std=std)
+        numbers_per_head = 3 * width + 2  # q, k, v, and the gates of α and β
+        self.project_in = self.parameter(d_model, heads * numbers_per_head, std=std)
         # The authors' code marks both as parameters without weight decay.
         self.rate = self.parameter(heads, init=log_rate, weight_decay=False)
         self.step = self.parameter(heads, init=log_step, weight_decay=False)
@@ -99,14 +112,21 @@ class GatedDelta(Attention):
         Keys are at least float32, because the sum of many log α has more digits than bfloat16.
         """
         geometry = self.context.geometry
-        parts = (x @ self.project_in).unflatten(-1, (geometry.heads, -1))
-        q, k, v, gates = parts.split([geometry.value_width] * 3 + [2], dim=-1)
-        decay, beta = gates.to(torch.promote_types(gates.dtype, torch.float32)).unbind(-1)
-        log_alpha = -self.rate.exp()[:, None] * softplus(decay + self.step[:, None])
-        factors = torch.stack([log_alpha, beta.sigmoid()], dim=-1)
-        k = torch.cat([normalize(k, dim=-1), factors], dim=-1)
-        q = pad(normalize(q, dim=-1), (0, 2))
-        return q.flatten(-2), k.flatten(-2), v.flatten(-2)
+        width = geometry.value_width
+        projected = x @ self.project_in
+        parts = projected.unflatten(-1, (geometry.heads, -1))
+        q, k, v, gates = parts.split([width, width, width, 2], dim=-1)
+        exact = at_least_float32(gates)
+        alpha_gate, beta_gate = exact.unbind(-1)
+        rate = -self.rate.exp()[:, None]
+        log_alpha = rate * softplus(alpha_gate + self.step[:, None])
+        beta = beta_gate.sigmoid()
+        factors = torch.stack([log_alpha, beta], dim=-1)
+        unit_k = normalize(k, dim=-1)
+        extended_k = torch.cat([unit_k, factors], dim=-1)
+        unit_q = normalize(q, dim=-1)
+        extended_q = pad(unit_q, (0, 2))
+        return extended_q.flatten(-2), extended_k.flatten(-2), v.flatten(-2)
 
     def scores(
         self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor
@@ -128,36 +148,47 @@ class GatedDelta(Attention):
     ) -> Tensor:
         """Return the outputs without W, unless the mask is another one than causal."""
         if mask is not None and pattern == "other":
-            weights = self.normalise(self.scores(q, k, q, k), mask)
-            return (weights @ v.to(weights.dtype)).to(v.dtype)
-        dtype = v.dtype
+            scores = self.scores(q, k, q, k)
+            weights = self.normalise(scores, mask)
+            heads = weights @ v.to(weights.dtype)
+            return heads.to(v.dtype)
         products, system, beta = self._factors(q, k)
+        visible = v
         if mask is not None:
-            v = v * mask.any(-2).unsqueeze(-1)
-        values = beta * v
+            seen_by_a_query = mask.any(-2).unsqueeze(-1)
+            visible = v * seen_by_a_query
+        values = beta * visible
         inner: Tensor = torch.linalg.solve_triangular(
             system, values, upper=False, unitriangular=True
         )
-        return (products @ inner).to(dtype)
+        outputs = products @ inner
+        return outputs.to(v.dtype)
 
     def post_heads(self, heads: Tensor, x: Tensor, values: Tensor) -> Tensor:
         """Return the normalised heads times their gates."""
         normalised = torch.rms_norm(heads, heads.shape[-1:], eps=EPS)
-        gates = silu(x.flatten(1, 2) @ self.gate)
-        gates = gates.view(*x.shape[:3], heads.shape[2], -1).transpose(2, 3)
-        return normalised * self.gain[:, None, None, None] * gates
+        tokens = x.flatten(1, 2)
+        gates = silu(tokens @ self.gate)
+        gates_by_head = gates.view(*x.shape[:3], heads.shape[2], -1).transpose(2, 3)
+        gain = self.gain[:, None, None, None]
+        return normalised * gain * gates_by_head
 
     def _factors(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return Q Kᵀ ⊙ Γ / √d_k, a matrix that is β K Kᵀ ⊙ Γ below its diagonal, and β; queries are the last keys."""
-        q = q.to(torch.promote_types(q.dtype, torch.float32))
-        k = k.to(torch.promote_types(k.dtype, torch.float32))
-        keys, log_alpha, beta = k.split([k.shape[-1] - 2, 1, 1], dim=-1)
+        q = at_least_float32(q)
+        k = at_least_float32(k)
+        width = k.shape[-1] - 2
+        keys, log_alpha, beta = k.split([width, 1, 1], dim=-1)
         time = k.shape[-2]
-        later = torch.ones(time, time, dtype=torch.bool, device=k.device).triu(1)
-        decay = sums_between(log_alpha.squeeze(-1)).masked_fill(later, -torch.inf).exp()
-        products = q[..., :-2] @ keys.transpose(-2, -1) * self.context.geometry.scale
-        system = (beta * keys) @ keys.transpose(-2, -1) * decay
-        return products * decay[..., -q.shape[-2] :, :], system, beta
+        every_pair = torch.ones(time, time, dtype=torch.bool, device=k.device)
+        later = every_pair.triu(1)
+        log_gamma = sums_between(log_alpha.squeeze(-1))
+        gamma = log_gamma.masked_fill(later, -torch.inf).exp()
+        queries = q[..., :-2]
+        products = queries @ keys.transpose(-2, -1) * self.context.geometry.scale
+        system = (beta * keys) @ keys.transpose(-2, -1) * gamma
+        gamma_of_queries = gamma[..., -q.shape[-2] :, :]
+        return products * gamma_of_queries, system, beta
 
 
 @hookimpl

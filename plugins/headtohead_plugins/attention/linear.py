@@ -31,9 +31,10 @@ def feature(x: Tensor) -> Tensor:
     >>> feature(torch.tensor([-20.0, 0.0, 2.0]))
     tensor([2.0612e-09, 1.0000e+00, 3.0000e+00])
     """
-    return (
-        x.clamp(max=0).exp() + x.relu()
-    )  # elu(x) + 1 is 0 below -17 in float32, below -6 in bfloat16
+    # The sum elu(x) + 1 would be 0 below -17 in float32, and below -6 in bfloat16.
+    below_zero = x.clamp(max=0).exp()
+    above_zero = x.relu()
+    return below_zero + above_zero
 
 
 class Linear(Attention):
@@ -63,7 +64,8 @@ class Linear(Attention):
         unmasked = scores
         if mask is not None:
             unmasked = torch.where(mask, scores, 0.0)
-        return unmasked / unmasked.sum(-1, keepdim=True).clamp(min=EPS)
+        sums = unmasked.sum(-1, keepdim=True)
+        return unmasked / sums.clamp(min=EPS)
 
     def fast_path(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, pattern: MaskPattern
@@ -71,32 +73,50 @@ class Linear(Attention):
         """Return the outputs, without weights where the structure of the mask allows it."""
         q = feature(q)
         k = feature(k)
+        # The sum over this coordinate, 1 in every value, is the denominator.
         v = pad(v, (0, 1), value=1.0)
         if mask is not None and pattern == "other":
-            sums = torch.where(mask, q @ k.transpose(-2, -1), 0.0) @ v
-            return sums[..., :-1] / sums[..., -1:].clamp(min=EPS)
+            scores = q @ k.transpose(-2, -1)
+            unmasked = torch.where(mask, scores, 0.0)
+            return divide_by_last(unmasked @ v)
         if mask is not None:
-            k = k * mask.any(-2).unsqueeze(-1).to(k.dtype)
+            seen_by_a_query = mask.any(-2).unsqueeze(-1)
+            k = k * seen_by_a_query.to(k.dtype)
         if pattern == "prefix":
-            sums = prefix_sums(q, k, v)
-        else:
-            sums = q @ (k.transpose(-2, -1) @ v)
-        return sums[..., :-1] / sums[..., -1:].clamp(min=EPS)
+            return divide_by_last(prefix_sums(q, k, v))
+        memory = k.transpose(-2, -1) @ v
+        return divide_by_last(q @ memory)
+
+
+def divide_by_last(sums: Tensor) -> Tensor:
+    """Return all coordinates but the last, divided by the last one."""
+    numerators = sums[..., :-1]
+    denominators = sums[..., -1:]
+    return numerators / denominators.clamp(min=EPS)
 
 
 def prefix_sums(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Return ``Σ_{j <= i} (q_i·k_j) v_j``, block by block."""
     time = q.shape[-2]
-    blocks = -(-time // BLOCK)
+    blocks = -(-time // BLOCK)  # rounded up
     size = -(-time // blocks)
-    q, k, v = (
-        pad(x, (0, 0, 0, blocks * size - time)).unflatten(-2, (blocks, size)) for x in (q, k, v)
-    )
+    q = in_blocks(q, blocks, size)
+    k = in_blocks(k, blocks, size)
+    v = in_blocks(v, blocks, size)
     block_sums = k.transpose(-2, -1) @ v
-    totals = block_sums.cumsum(-3, dtype=torch.promote_types(q.dtype, torch.float32)).to(q.dtype)
-    before = pad(totals, (0, 0, 0, 0, 1, 0))[..., :-1, :, :]
-    sums = (q @ k.transpose(-2, -1)).tril() @ v + q @ before
+    exact = torch.promote_types(q.dtype, torch.float32)
+    totals = block_sums.cumsum(-3, dtype=exact).to(q.dtype)
+    earlier_blocks = pad(totals, (0, 0, 0, 0, 1, 0))[..., :-1, :, :]
+    scores = q @ k.transpose(-2, -1)
+    sums = scores.tril() @ v + q @ earlier_blocks
     return sums.flatten(-3, -2)[..., :time, :]
+
+
+def in_blocks(x: Tensor, blocks: int, size: int) -> Tensor:
+    """Return ``x [..., time, width]`` as ``[..., block, size, width]``, with zeros after the last token."""
+    missing = blocks * size - x.shape[-2]
+    padded = pad(x, (0, 0, 0, missing))
+    return padded.unflatten(-2, (blocks, size))
 
 
 @hookimpl

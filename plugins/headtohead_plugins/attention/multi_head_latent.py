@@ -46,7 +46,8 @@ class MultiHeadLatentOptions(BaseOptions):
 
 def rms_normalised(x: Tensor, gain: Tensor) -> Tensor:
     """Return ``x [member, tokens, width]`` with root mean square 1, times the gain ``[member, width]``."""
-    return torch.rms_norm(x, x.shape[-1:], eps=EPS) * gain.unsqueeze(1)
+    normalised = torch.rms_norm(x, x.shape[-1:], eps=EPS)
+    return normalised * gain.unsqueeze(1)
 
 
 class MultiHeadLatent(Attention):
@@ -61,38 +62,50 @@ class MultiHeadLatent(Attention):
         """Return heads with values of width d_model / heads, and queries and keys that are wider by d_R."""
         assert isinstance(options, MultiHeadLatentOptions)
         split = super().geometry(options, model)
-        shared = options.rotary_width
-        width = split.key_width + (max(2, split.key_width // 4 * 2) if shared is None else shared)
-        return Geometry(split.heads, split.heads, width, split.value_width, width**-0.5)
+        rotary_width = options.rotary_width
+        if rotary_width is None:
+            half = split.key_width // 4 * 2  # even, because a rotation acts on pairs
+            rotary_width = max(2, half)
+        key_width = split.key_width + rotary_width
+        scale = key_width**-0.5
+        return Geometry(split.heads, split.heads, key_width, split.value_width, scale)
 
     def build(self) -> None:
-        geometry, d_model, options = self.context.geometry, self.context.d_model, self.options
-        self.rank = options.kv_rank or max(1, d_model // 4)
+        geometry = self.context.geometry
+        d_model = self.context.d_model
+        std = d_model**-0.5
+        self.rank = self.options.kv_rank or max(1, d_model // 4)
         self.shared = geometry.key_width - geometry.value_width
-        heads, source = geometry.heads, options.query_rank or d_model
-        self.down = self.parameter(d_model, self.rank + self.shared, std=d_model**-0.5)
+        self.down = self.parameter(d_model, self.rank + self.shared, std=std)
         self.gain = self.parameter(self.rank, std=0.0, mean=1.0)
-        self.up = self.parameter(self.rank, heads * 2 * geometry.value_width, std=self.rank**-0.5)
-        if options.query_rank:
-            self.query_down = self.parameter(d_model, source, std=d_model**-0.5)
-            self.query_gain = self.parameter(source, std=0.0, mean=1.0)
-        self.query_up = self.parameter(source, heads * geometry.key_width, std=source**-0.5)
+        keys_and_values = geometry.heads * 2 * geometry.value_width
+        self.up = self.parameter(self.rank, keys_and_values, std=self.rank**-0.5)
+        source_width = d_model
+        if self.options.query_rank:
+            source_width = self.options.query_rank
+            self.query_down = self.parameter(d_model, source_width, std=std)
+            self.query_gain = self.parameter(source_width, std=0.0, mean=1.0)
+        queries = geometry.heads * geometry.key_width
+        self.query_up = self.parameter(source_width, queries, std=source_width**-0.5)
 
     def formula(self) -> str:
         return "c = norm(W_c x); K_h = [W_R x; W_k c], V_h = W_v c"
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries, keys and values; the part of the keys that all heads share comes first."""
-        latent, shared = (x @ self.down).split([self.rank, self.shared], dim=-1)
-        own = (rms_normalised(latent, self.gain) @ self.up).unflatten(
-            -1, (self.context.geometry.heads, -1)
-        )
-        keys, values = own.chunk(2, dim=-1)
-        keys = torch.cat([shared.unsqueeze(-2).expand(*keys.shape[:-1], -1), keys], dim=-1)
-        source = (
-            rms_normalised(x @ self.query_down, self.query_gain) if self.options.query_rank else x
-        )
-        return source @ self.query_up, keys.flatten(-2), values.flatten(-2)
+        heads = self.context.geometry.heads
+        compressed = x @ self.down
+        latent, shared_key = compressed.split([self.rank, self.shared], dim=-1)
+        c = rms_normalised(latent, self.gain)
+        keys_and_values = (c @ self.up).unflatten(-1, (heads, -1))
+        head_keys, values = keys_and_values.chunk(2, dim=-1)
+        shared_keys = shared_key.unsqueeze(-2).expand(*head_keys.shape[:-1], -1)
+        keys = torch.cat([shared_keys, head_keys], dim=-1)
+        source = x
+        if self.options.query_rank:
+            source = rms_normalised(x @ self.query_down, self.query_gain)
+        queries = source @ self.query_up
+        return queries, keys.flatten(-2), values.flatten(-2)
 
 
 @hookimpl

@@ -15,6 +15,7 @@ from typing import Literal
 import torch
 from pydantic import Field
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from headtohead.plugin import Attention, Geometry, ModelConfig, hookimpl
 from headtohead.plugin import Options as BaseOptions
@@ -41,9 +42,9 @@ def unit(x: Tensor) -> Tensor:
     >>> unit(torch.tensor([3.0, 4.0]))
     tensor([0.6000, 0.8000])
     """
-    return torch.nn.functional.normalize(
-        x.to(torch.promote_types(x.dtype, torch.float32)), dim=-1
-    ).to(x.dtype)
+    dtype = torch.promote_types(x.dtype, torch.float32)
+    exact = normalize(x.to(dtype), dim=-1)
+    return exact.to(x.dtype)
 
 
 class QkNorm(Attention):
@@ -57,22 +58,32 @@ class QkNorm(Attention):
         """Return heads of width d_model / heads, with unscaled scores for unit vectors."""
         assert isinstance(options, QkNormOptions)
         geometry = super().geometry(options, model)
-        return replace(geometry, scale=1.0) if options.norm == "unit" else geometry
+        if options.norm == "rms":
+            return geometry
+        return replace(geometry, scale=1.0)
 
     def build(self) -> None:
-        start = math.log2(self.options.length**2 - self.options.length)
         self.is_unit = self.options.norm == "unit"
-        mean = start if self.is_unit else 1.0
-        self.gain = self.parameter(self.context.geometry.heads, std=0.0, mean=mean)
+        length = self.options.length
+        start = 1.0
+        if self.is_unit:
+            start = math.log2(length**2 - length)
+        self.gain = self.parameter(self.context.geometry.heads, std=0.0, mean=start)
 
     def formula(self) -> str:
-        norm = "|x|" if self.is_unit else "rms(x)"
-        return f"x / {norm} for x = q, k; queries times g_h"
+        if self.is_unit:
+            return "x / |x| for x = q, k; queries times g_h"
+        return "x / rms(x) for x = q, k; queries times g_h"
 
     def transform(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """Normalise queries and keys; g multiplies the queries."""
-        root = 1.0 if self.is_unit else q.shape[-1] ** 0.5
-        return unit(q) * root * self.gain[:, None, :, None, None], unit(k) * root
+        length = 1.0
+        if not self.is_unit:
+            length = q.shape[-1] ** 0.5  # of a vector with root mean square 1
+        normalised_q = unit(q) * length
+        scaled_q = normalised_q * self.gain[:, None, :, None, None]
+        normalised_k = unit(k) * length
+        return scaled_q, normalised_k
 
 
 @hookimpl

@@ -37,12 +37,14 @@ class Random(Attention):
 
     @classmethod
     def geometry(cls, options: BaseOptions, model: ModelConfig) -> Geometry:
-        return replace(super().geometry(options, model), key_width=0, scale=1.0)
+        geometry = super().geometry(options, model)
+        return replace(geometry, key_width=0, scale=1.0)
 
     def build(self) -> None:
-        length = self.options.max_length
         create = self.parameter if self.options.trained else self.buffer
-        self.table = create(self.context.geometry.heads, length, length, std=self.options.std)
+        heads = self.context.geometry.heads
+        length = self.options.max_length
+        self.table = create(heads, length, length, std=self.options.std)
 
     def formula(self) -> str:
         return "S = R_h[i, j], i and j: positions of query and key"
@@ -50,8 +52,10 @@ class Random(Attention):
     def scores(
         self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor
     ) -> Tensor:
-        scores = self.table[:, :, query_positions[0]][..., key_positions[0]]
-        return scores.unsqueeze(1).expand(-1, q.shape[1], -1, -1, -1)
+        rows = self.table[:, :, query_positions[0]]
+        scores = rows[..., key_positions[0]]
+        batch = q.shape[1]
+        return scores.unsqueeze(1).expand(-1, batch, -1, -1, -1)
 
 
 @hookimpl

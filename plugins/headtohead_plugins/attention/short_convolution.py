@@ -42,11 +42,14 @@ class ShortConvolution(Attention):
 
     def mix_tokens(self, x: Tensor) -> Tensor:
         """Add the weighted inputs of the token and of earlier ones."""
-        size, time = self.options.kernel, x.shape[2]
-        earlier = pad(x, (0, 0, size - 1, 0))
+        time = x.shape[2]
+        zeros = self.options.kernel - 1
+        padded = pad(x, (0, 0, zeros, 0))
         weights = self.kernel[:, :, None, None].unbind(1)
         for k, weight in enumerate(weights):
-            x = x + weight * earlier[:, :, size - 1 - k : size - 1 - k + time]
+            start = zeros - k
+            earlier = padded[:, :, start : start + time]
+            x = x + weight * earlier
         return x
 
 

@@ -30,30 +30,37 @@ class Sinks(Attention):
 
     def normalise(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         """Return the softmax over the keys and the sink, without the weight of the sink."""
-        sinks = self.sinks[:, None, :, None, None].to(scores.dtype).expand(*scores.shape[:-1], 1)
-        return torch.softmax(torch.cat([scores, sinks], dim=-1), dim=-1)[..., :-1]
+        s_h = self.sinks[:, None, :, None, None].to(scores.dtype)
+        sinks = s_h.expand(*scores.shape[:-1], 1)
+        scores_and_sink = torch.cat([scores, sinks], dim=-1)
+        weights = torch.softmax(scores_and_sink, dim=-1)
+        return weights[..., :-1]
 
     def fast_path(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, pattern: MaskPattern
     ) -> Tensor:
         """Return the outputs of the fused kernel for one more key, along a coordinate that no other key has."""
         members, batch, _, _, width = q.shape
-        sinks = (self.sinks / self.context.geometry.scale).to(q.dtype)[:, None, :, None, None]
-        q = pad(torch.cat([q, sinks.expand(*q.shape[:-1], 1)], dim=-1), (0, ADDED - 1))
+        scale = self.context.geometry.scale
+        # The kernel multiplies it by the scale, and by the 1 in the key of the sink.
+        coordinate = (self.sinks / scale).to(q.dtype)
+        sinks = coordinate[:, None, :, None, None].expand(*q.shape[:-1], 1)
+        q = torch.cat([q, sinks], dim=-1)
+        q = pad(q, (0, ADDED - 1))
         k = pad(k, (0, ADDED, 0, 1))
         v = pad(v, (0, ADDED, 0, 1))
         k[..., -1, width] = 1.0
+        kernel_mask = None
         if mask is not None:
-            mask = pad(mask, (0, 1), value=True)
-            mask = mask.expand(members, batch, -1, -1, -1).flatten(0, 1)
-        heads: Tensor = scaled_dot_product_attention(
-            q.flatten(0, 1),
-            k.flatten(0, 1),
-            v.flatten(0, 1),
-            attn_mask=mask,
-            scale=self.context.geometry.scale,
-        )
-        return heads[..., :width].view(members, batch, *heads.shape[1:3], width)
+            with_sink = pad(mask, (0, 1), value=True)
+            expanded = with_sink.expand(members, batch, -1, -1, -1)
+            kernel_mask = expanded.flatten(0, 1)
+        q = q.flatten(0, 1)
+        k = k.flatten(0, 1)
+        v = v.flatten(0, 1)
+        outputs: Tensor = scaled_dot_product_attention(q, k, v, attn_mask=kernel_mask, scale=scale)
+        heads = outputs[..., :width]
+        return heads.view(members, batch, *heads.shape[1:])
 
 
 @hookimpl

@@ -44,9 +44,13 @@ class Smear(Attention):
 
     def mix_embeddings(self, x: Tensor) -> Tensor:
         """Add the gated embedding of the previous token."""
-        scores = x[..., : self.gate.shape[1]].flatten(1, 2) @ self.gate
-        gates = self.share[:, :, None, None] * scores.sigmoid().view(*x.shape[:3], 1)
-        return x + gates * pad(x, (0, 0, 1, -1))
+        width = self.gate.shape[1]
+        inputs = x[..., :width].flatten(1, 2)
+        scores = inputs @ self.gate
+        lambda_ = self.share[:, :, None, None]
+        gates = lambda_ * scores.sigmoid().view(*x.shape[:3], 1)
+        previous = pad(x, (0, 0, 1, -1))
+        return x + gates * previous
 
 
 @hookimpl

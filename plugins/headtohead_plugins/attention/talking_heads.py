@@ -40,11 +40,12 @@ class TalkingHeads(Attention):
 
     def build(self) -> None:
         heads = self.context.geometry.heads
-        random = self.options.start == "random"
-        self.before, self.after = (
-            self.parameter(heads, heads, std=heads**-0.5 if random else 0.0) for _ in range(2)
-        )
-        if not random:
+        std = 0.0
+        if self.options.start == "random":
+            std = heads**-0.5
+        self.before = self.parameter(heads, heads, std=std)
+        self.after = self.parameter(heads, heads, std=std)
+        if self.options.start == "identity":
             for matrix in (self.before, self.after):
                 matrix.data.diagonal(dim1=1, dim2=2).fill_(1.0)
 
@@ -55,7 +56,9 @@ class TalkingHeads(Attention):
         self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor
     ) -> Tensor:
         """Return scaled products, mixed by P_l."""
-        return mix_heads(q @ k.transpose(-2, -1) * self.context.geometry.scale, self.before)
+        products = q @ k.transpose(-2, -1)
+        scaled = products * self.context.geometry.scale
+        return mix_heads(scaled, self.before)
 
     def mix(self, weights: Tensor) -> Tensor:
         """Return weights mixed by P_w; they may be negative and need not sum to 1."""

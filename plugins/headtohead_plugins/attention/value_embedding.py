@@ -33,13 +33,15 @@ class ValueEmbedding(Attention):
     role_defaults: ClassVar[Mapping[str, str]] = {"cross": "split-heads"}
 
     def build(self) -> None:
-        layer, ends = self.context.layer or 0, self.options.ends
-        self.embeds = layer < ends or layer >= self.context.layers - ends
+        layer = self.context.layer or 0
+        ends = self.options.ends
+        is_first = layer < ends
+        is_last = layer >= self.context.layers - ends
+        self.embeds = is_first or is_last
         if self.embeds:
             geometry = self.context.geometry
-            self.table = self.parameter(
-                self.context.words, geometry.value_heads * geometry.value_width
-            )
+            width = geometry.value_heads * geometry.value_width
+            self.table = self.parameter(self.context.words, width)
             self.shares = self.parameter(2, std=0.0, mean=0.5)
 
     def formula(self) -> str:
@@ -49,9 +51,14 @@ class ValueEmbedding(Attention):
         """Return the weighted sum of values and embeddings."""
         if not self.embeds:
             return values
-        first_rows = torch.arange(len(ids), device=ids.device)[:, None, None] * self.table.shape[1]
-        embedded: Tensor = torch.embedding(self.table.flatten(0, 1), ids + first_rows)
-        embedded = embedded.unflatten(-1, (values.shape[2], -1)).transpose(2, 3)
+        # The tables of all members are one, in which each member's rows follow the previous member's.
+        members = torch.arange(len(ids), device=ids.device)
+        words = self.table.shape[1]
+        first_rows = members[:, None, None] * words
+        table = self.table.flatten(0, 1)
+        rows: Tensor = torch.embedding(table, ids + first_rows)
+        heads = values.shape[2]
+        embedded = rows.unflatten(-1, (heads, -1)).transpose(2, 3)
         shares = self.shares[:, :, None, None, None, None]
         return shares[:, 0] * values + shares[:, 1] * embedded
 

@@ -33,8 +33,9 @@ class ValueResidual(Attention):
 
     def mix_values(self, values: Tensor, first: Tensor) -> Tensor:
         """Return the weighted sum of both values."""
-        of_first, own = self.shares[:, :, None, None, None, None].unbind(1)
-        return of_first * first + own * values
+        shares = self.shares[:, :, None, None, None, None]
+        lambda_1, lambda_2 = shares.unbind(1)
+        return lambda_1 * first + lambda_2 * values
 
 
 @hookimpl

@@ -22,7 +22,10 @@ class Causal(Masking):
         self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor
     ) -> Tensor:
         """Return ``j <= i``, ``[1, query, key]``."""
-        return (key_positions[None, :] <= query_positions[:, None]).unsqueeze(0)
+        i = query_positions[:, None]
+        j = key_positions[None, :]
+        causal = j <= i
+        return causal.unsqueeze(0)
 
     def may_attend(self, role: str, query: int, key: int, length: int) -> bool:
         return key <= query

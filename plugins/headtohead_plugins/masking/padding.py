@@ -19,7 +19,8 @@ class PaddingMask(Masking):
     ) -> Tensor:
         """Return ``j < length``, ``[batch, query, key]``."""
         is_token = key_positions[None, None, :] < lengths[:, None, None]
-        return is_token.expand(-1, query_positions.shape[0], -1)
+        queries = query_positions.shape[0]
+        return is_token.expand(-1, queries, -1)
 
     def may_attend(self, role: str, query: int, key: int, length: int) -> bool:
         return key < length

@@ -22,7 +22,9 @@ class PaddingCausal(Masking):
         self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor
     ) -> Tensor:
         """Return ``j <= i and j < length``, ``[batch, query, key]``."""
-        causal = key_positions[None, :] <= query_positions[:, None]
+        i = query_positions[:, None]
+        j = key_positions[None, :]
+        causal = j <= i
         is_token = key_positions[None, None, :] < lengths[:, None, None]
         return causal.unsqueeze(0) & is_token
 

@@ -43,14 +43,18 @@ class Prefix(Masking):
         self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor
     ) -> Tensor:
         """Return ``(j <= i or j < p) and j < length``, ``[batch, query, key]``."""
-        before = key_positions[None, :] <= query_positions[:, None]
-        before_or_prefix = before | (key_positions < self.options.length)
-        return before_or_prefix.unsqueeze(0) & (
-            key_positions[None, None, :] < lengths[:, None, None]
-        )
+        i = query_positions[:, None]
+        j = key_positions[None, :]
+        causal = j <= i
+        in_prefix = key_positions < self.options.length
+        visible = causal | in_prefix
+        is_token = key_positions[None, None, :] < lengths[:, None, None]
+        return visible.unsqueeze(0) & is_token
 
     def may_attend(self, role: str, query: int, key: int, length: int) -> bool:
-        return (key <= query or key < self.options.length) and key < length
+        if key >= length:
+            return False
+        return key <= query or key < self.options.length
 
 
 @hookimpl

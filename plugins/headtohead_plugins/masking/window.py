@@ -37,8 +37,9 @@ class Window(Masking):
 
     def role_properties(self, role: str) -> frozenset[str]:
         """Declare ``hides-padding``, and ``hides-future`` in the decoder."""
-        hidden = {"hides-padding", "hides-future"} if role == "decoder" else {"hides-padding"}
-        return frozenset(hidden)
+        if role == "decoder":
+            return frozenset({"hides-padding", "hides-future"})
+        return frozenset({"hides-padding"})
 
     @classmethod
     def incompatible_with(cls, options: BaseOptions, setting: Setting) -> str | None:
@@ -56,13 +57,21 @@ class Window(Masking):
         """Return near keys without padding, ``[batch, query, key]``."""
         width = self.options.width
         behind = query_positions[:, None] - key_positions[None, :]
-        near = (behind >= 0) & (behind < width) if role == "decoder" else behind.abs() <= width
-        return near.unsqueeze(0) & (key_positions[None, None, :] < lengths[:, None, None])
+        if role == "decoder":
+            near = (behind >= 0) & (behind < width)
+        else:
+            near = behind.abs() <= width
+        is_token = key_positions[None, None, :] < lengths[:, None, None]
+        return near.unsqueeze(0) & is_token
 
     def may_attend(self, role: str, query: int, key: int, length: int) -> bool:
         width = self.options.width
-        near = 0 <= query - key < width if role == "decoder" else abs(query - key) <= width
-        return near and key < length
+        behind = query - key
+        if key >= length:
+            return False
+        if role == "decoder":
+            return 0 <= behind < width
+        return abs(behind) <= width
 
 
 @hookimpl

@@ -24,7 +24,9 @@ class DynamicTanh(Norm):
         return (self.alpha * x).tanh()
 
     def formula(self) -> str:
-        return "tanh(αx) · γ" + " + β" * (self.bias is not None)
+        if self.bias is None:
+            return "tanh(αx) · γ"
+        return "tanh(αx) · γ + β"
 
 
 @hookimpl

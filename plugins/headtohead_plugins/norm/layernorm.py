@@ -22,11 +22,16 @@ class LayerNorm(Norm):
         """Compute gain and bias in the kernel where all tokens have the same ones."""
         if self.context.members > 1:
             return super().forward(x)
-        gain, bias = (None if part is None else part.view(-1) for part in (self.weight, self.bias))
+        gain = self.weight.view(-1)
+        bias = None
+        if self.bias is not None:
+            bias = self.bias.view(-1)
         return torch.layer_norm(x, x.shape[-1:], gain, bias, self.context.model.norm_eps)
 
     def formula(self) -> str:
-        return "(x − μ) / √(σ^2 + ε) · γ" + " + β" * (self.bias is not None)
+        if self.bias is None:
+            return "(x − μ) / √(σ^2 + ε) · γ"
+        return "(x − μ) / √(σ^2 + ε) · γ + β"
 
 
 @hookimpl

@@ -20,18 +20,21 @@ def slopes(heads: int) -> list[float]:
     >>> slopes(2), slopes(3)
     ([0.0625, 0.00390625], [0.0625, 0.00390625, 0.25])
     """
-    power = 2 ** (heads.bit_length() - 1)
-    exact = [2.0 ** (-8.0 * n / power) for n in range(1, power + 1)]
+    power = 2 ** (heads.bit_length() - 1)  # the largest power of two up to `heads`
+    of_power = [2.0 ** (-8.0 * n / power) for n in range(1, power + 1)]
     if power == heads:
-        return exact
-    return exact + slopes(2 * power)[0::2][: heads - power]
+        return of_power
+    missing = heads - power
+    every_other = slopes(2 * power)[0::2]
+    return of_power + every_other[:missing]
 
 
 def biases(query_positions: Tensor, key_positions: Tensor, heads: int) -> Tensor:
     """Return ``-m_h · |i - j|``, ``[1, batch or 1, head, query, key]``, in float64."""
     distance = (query_positions[:, :, None] - key_positions[:, None, :]).abs()
-    rates = torch.tensor(slopes(heads), dtype=torch.float64, device=distance.device)
-    return -(rates[:, None, None] * distance[:, None]).unsqueeze(0)
+    m = torch.tensor(slopes(heads), dtype=torch.float64, device=distance.device)
+    penalty = m[:, None, None] * distance[:, None]
+    return -penalty.unsqueeze(0)
 
 
 class Alibi(Positional):

@@ -44,7 +44,10 @@ class Fire(Positional):
 
     def build(self) -> None:
         """Initialise the network, c = 0.1 and the multiple of L = 1."""
-        sets, hidden = _sets(self.options, self.context), self.options.hidden
+        sets = 1
+        if self.options.layers == "own":
+            sets = self.context.layers
+        hidden = self.options.hidden
         heads = self.context.geometry.heads
         self.inner = self.parameter(sets, 2, 1, hidden, std=3**-0.5)
         self.outer = self.parameter(sets, hidden, heads, std=(3 * hidden) ** -0.5)
@@ -60,9 +63,12 @@ class Fire(Positional):
                 f"precede the query; use another encoding for the {setting.role}"
             )
         for masking in setting.config.masking.decoder.pattern:
-            if not registered("masking", masking.name)(masking.options).hides_later("decoder"):
-                shown = f"masking {masking.name} shows later tokens"
-                return f"fire requires a causal decoder, but {shown}; use a causal masking"
+            scheme = registered("masking", masking.name)(masking.options)
+            if not scheme.hides_later("decoder"):
+                return (
+                    f"fire requires a causal decoder, but masking {masking.name} shows later tokens; "
+                    "use a causal masking"
+                )
         return None
 
     def formula(self) -> str:
@@ -70,22 +76,24 @@ class Fire(Positional):
 
     def bias(self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor:
         """Return f of every pair, ``[member, batch or 1, head, query, key]``."""
-        own = layer if self.c.shape[1] > 1 else 0
-        c, threshold = self.c[:, own].abs(), self.multiple[:, own].abs() * self.options.threshold
+        index = layer
+        if self.c.shape[1] == 1:
+            index = 0
+        c = self.c[:, index].abs()
+        threshold = self.multiple[:, index].abs() * self.options.threshold
+        difference = query_positions[:, :, None] - key_positions[:, None, :]
         # Later keys are masked. They get distance 0, as log is not defined for negative numbers.
-        behind = (query_positions[:, :, None] - key_positions[:, None, :]).clamp(min=0)
+        distance = difference.clamp(min=0)
         position = torch.maximum(query_positions[None], threshold[:, None, None])
-        largest = torch.log1p(c[:, None, None] * position).unsqueeze(-1) + 1e-6
-        ratio = torch.log1p(c[:, None, None, None] * behind) / largest
-        weight, offset = self.inner[:, own, :, None, None].unbind(1)
+        psi_position = torch.log1p(c[:, None, None] * position).unsqueeze(-1)
+        denominator = psi_position + 1e-6
+        psi_distance = torch.log1p(c[:, None, None, None] * distance)
+        ratio = psi_distance / denominator
+        weight, offset = self.inner[:, index, :, None, None].unbind(1)
         hidden = (ratio.unsqueeze(-1) * weight + offset).relu()
-        return torch.einsum("mbqku,muh->mbhqk", hidden, self.outer[:, own])
+        return torch.einsum("mbqku,muh->mbhqk", hidden, self.outer[:, index])
 
 
 @hookimpl
 def register_positionals() -> dict[str, type[Positional]]:
     return {"fire": Fire}
-
-
-def _sets(options, context) -> int:  # type: ignore[no-untyped-def]
-    return int(context.layers) if options.layers == "own" else 1

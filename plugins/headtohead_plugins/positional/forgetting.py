@@ -35,11 +35,9 @@ class Forgetting(Positional):
     properties = frozenset({"relative"})
 
     def build(self) -> None:
-        layers, heads, d_model = (
-            self.context.layers,
-            self.context.geometry.heads,
-            self.context.d_model,
-        )
+        layers = self.context.layers
+        heads = self.context.geometry.heads
+        d_model = self.context.d_model
         self.weight = self.parameter(layers, d_model, heads, std=d_model**-0.5)
         self.offset = self.parameter(layers, 1, heads, std=0.0, mean=self.options.start)
 
@@ -47,9 +45,13 @@ class Forgetting(Positional):
         return "B[i, j] = Σ_{l=j+1..i} log σ(w_h · x_l + b_h)"
 
     def content_bias(self, x: Tensor, queries: int, role: str, layer: int) -> Tensor:
-        gates = x.flatten(1, 2) @ self.weight[:, layer] + self.offset[:, layer]
-        log_gates = logsigmoid(gates).view(*x.shape[:3], -1).transpose(2, 3)
-        return -sums_between(log_gates, queries).abs()
+        tokens = x.flatten(1, 2)
+        logits = tokens @ self.weight[:, layer] + self.offset[:, layer]
+        log_f = logsigmoid(logits)
+        log_f_by_head = log_f.view(*x.shape[:3], -1).transpose(2, 3)
+        sums = sums_between(log_f_by_head, queries)
+        # A sum against the direction of the sequence has the opposite sign.
+        return -sums.abs()
 
 
 @hookimpl

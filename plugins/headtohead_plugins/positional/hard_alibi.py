@@ -58,8 +58,9 @@ class HardAlibi(Positional):
 
     def bias(self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor:
         """Return the biases, which are equal for all members and layers."""
-        sizes = (self.context.geometry.heads, self.options.windows)
-        return self.cached(biases, query_positions, key_positions, *sizes)
+        heads = self.context.geometry.heads
+        windows = self.options.windows
+        return self.cached(biases, query_positions, key_positions, heads, windows)
 
 
 @hookimpl

@@ -35,22 +35,28 @@ class KerpleLog(Positional):
     """
 
     Options = KerpleOptions
+    options: KerpleOptions
     properties = frozenset({"relative", "mirror-invariant", "falls-with-distance"})
 
     def build(self) -> None:
         """Initialise r1 and r2, stored as the inverse of softplus."""
-        self.r1, self.r2 = self._positive(2.0), self._positive(1.0)
+        self.r1 = self._positive(2.0)
+        self.r2 = self._positive(1.0)
 
     def _positive(self, most: float) -> nn.Parameter:
         """Sample ``[member, layer or 1, head, 1]`` uniformly from (0, most)."""
 
         def init(out: Tensor, generator: torch.Generator) -> Tensor:
-            share: Tensor = torch.special.ndtr(out.normal_(generator=generator))
-            return (most * share).clamp(min=0.01).expm1().log()
+            normal = out.normal_(generator=generator)
+            share: Tensor = torch.special.ndtr(normal)
+            sampled = (most * share).clamp(min=0.01)
+            return sampled.expm1().log()
 
-        return self.parameter(
-            _sets(self.options, self.context), self.context.geometry.heads, 1, init=init
-        )
+        sets = 1
+        if self.options.layers == "own":
+            sets = self.context.layers
+        heads = self.context.geometry.heads
+        return self.parameter(sets, heads, 1, init=init)
 
     def formula(self) -> str:
         return "B[i, j] = −r_1 · log(1 + r_2 · |i − j|), r_1, r_2 > 0: trained, per head"
@@ -58,15 +64,15 @@ class KerpleLog(Positional):
     def bias(self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor:
         """Return the penalties, ``[member, batch or 1, head, query, key]``."""
         distance = (query_positions[:, :, None] - key_positions[:, None, :]).abs()
-        own = layer if self.r1.shape[1] > 1 else 0
-        r1, r2 = (softplus(r[:, own])[:, None, :, :, None] for r in (self.r1, self.r2))
-        return -r1 * torch.log1p(r2 * distance[:, None])
+        index = layer
+        if self.r1.shape[1] == 1:
+            index = 0
+        r1 = softplus(self.r1[:, index])[:, None, :, :, None]
+        r2 = softplus(self.r2[:, index])[:, None, :, :, None]
+        logarithm = torch.log1p(r2 * distance[:, None])
+        return -r1 * logarithm
 
 
 @hookimpl
 def register_positionals() -> dict[str, type[Positional]]:
     return {"kerple-log": KerpleLog}
-
-
-def _sets(options, context) -> int:  # type: ignore[no-untyped-def]
-    return int(context.layers) if options.layers == "own" else 1

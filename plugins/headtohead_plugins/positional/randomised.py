@@ -43,8 +43,10 @@ class RandomisedOptions(BaseOptions):
 
 def evaluation_positions(positions: Tensor, numbers: int, length: int) -> Tensor:
     """Return the fixed numbers of 1..``numbers`` at ``positions``, of ``length`` in all."""
-    fixed = sorted_subset(numbers, length, 1, torch.Generator().manual_seed(0))[0]
-    return fixed.to(positions.device)[positions]
+    generator = torch.Generator().manual_seed(0)
+    subsets = sorted_subset(numbers, length, 1, generator)
+    fixed = subsets[0].to(positions.device)
+    return fixed[positions]
 
 
 class Randomised(Positional):
@@ -88,24 +90,31 @@ class Randomised(Positional):
 
     def draw(self, batch: int, time: int) -> Tensor:
         """Return a sorted subset of 1..L per sentence, ``[member, batch, time]``."""
-        positions: Tensor = self.rng(partial(sorted_subset, self.options.numbers, time, batch))
+        sample = partial(sorted_subset, self.options.numbers, time, batch)
+        positions: Tensor = self.rng(sample)
         return positions
 
     def embed(self, positions: Tensor, role: str) -> Tensor | None:
-        return self.inner.embed(self._inner_positions(positions), role)
+        inner_positions = self._inner_positions(positions)
+        return self.inner.embed(inner_positions, role)
 
     def rotate(self, x: Tensor, positions: Tensor, role: str, layer: int) -> Tensor:
-        return self.inner.rotate(x, self._inner_positions(positions), role, layer)
+        inner_positions = self._inner_positions(positions)
+        return self.inner.rotate(x, inner_positions, role, layer)
 
     def bias(
         self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int
     ) -> Tensor | None:
-        positions = self._inner_positions(query_positions), self._inner_positions(key_positions)
-        return self.inner.bias(*positions, role, layer)
+        inner_queries = self._inner_positions(query_positions)
+        inner_keys = self._inner_positions(key_positions)
+        return self.inner.bias(inner_queries, inner_keys, role, layer)
 
     def _inner_positions(self, positions: Tensor) -> Tensor:
-        sizes = (self.options.numbers, self.options.max_length)
-        return positions if self.training else self.cached(evaluation_positions, positions, *sizes)
+        if self.training:
+            return positions
+        numbers = self.options.numbers
+        length = self.options.max_length
+        return self.cached(evaluation_positions, positions, numbers, length)
 
 
 @hookimpl

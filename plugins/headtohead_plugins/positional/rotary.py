@@ -30,8 +30,12 @@ class RotaryOptions(BaseOptions):
 def turns(positions: Tensor, width: int, theta: float, dtype: torch.dtype) -> Tensor:
     """Return the factors of pairs as complex numbers, ``[batch or 1, 1, time, width / 2]``, computed in float64."""
     even = torch.arange(0, width, 2, dtype=torch.float64, device=positions.device)
-    angles = positions.double()[:, None, :, None] * theta ** (-even / width)
-    return torch.polar(torch.ones_like(angles), angles).to(dtype.to_complex())
+    p = positions.double()[:, None, :, None]
+    frequencies = theta ** (-even / width)
+    angles = p * frequencies
+    ones = torch.ones_like(angles)
+    factors = torch.polar(ones, angles)
+    return factors.to(dtype.to_complex())
 
 
 def multiply_pairs(x: Tensor, factors: Tensor) -> Tensor:
@@ -41,7 +45,8 @@ def multiply_pairs(x: Tensor, factors: Tensor) -> Tensor:
     tensor([0., 1.])
     """
     pairs = x.contiguous().unflatten(-1, (-1, 2))
-    return torch.view_as_real(torch.view_as_complex(pairs) * factors).flatten(-2)
+    products = torch.view_as_complex(pairs) * factors
+    return torch.view_as_real(products).flatten(-2)
 
 
 class Rotary(Positional):
@@ -60,16 +65,25 @@ class Rotary(Positional):
         return None
 
     def formula(self) -> str:
-        fraction, theta = self.options.fraction, self.options.theta
-        width, pairs = ("d_k", "") if fraction == 1 else ("r", f" for 2i < r = {fraction:g} · d_k")
-        return f"(x_{{2i}}, x_{{2i+1}}) rotated by p · {theta:g}^{{−2i/{width}}}{pairs}"
+        theta = f"{self.options.theta:g}"
+        fraction = self.options.fraction
+        if fraction == 1:
+            return f"(x_{{2i}}, x_{{2i+1}}) rotated by p · {theta}^{{−2i/d_k}}"
+        pairs = f"2i < r = {fraction:g} · d_k"
+        return f"(x_{{2i}}, x_{{2i+1}}) rotated by p · {theta}^{{−2i/r}} for {pairs}"
 
     def rotate(self, x: Tensor, positions: Tensor, role: str, layer: int) -> Tensor:
-        width = max(2, round(self.options.fraction * x.shape[-1] / 2) * 2)
-        exact = x[..., :width].to(torch.promote_types(x.dtype, torch.float32))
-        factors = self.cached(turns, positions, width, self.options.theta, exact.dtype)
+        d_k = x.shape[-1]
+        pairs = round(self.options.fraction * d_k / 2)
+        r = max(2, pairs * 2)
+        dtype = torch.promote_types(x.dtype, torch.float32)
+        exact = x[..., :r].to(dtype)
+        factors = self.cached(turns, positions, r, self.options.theta, dtype)
         rotated = multiply_pairs(exact, factors).to(x.dtype)
-        return rotated if width == x.shape[-1] else torch.cat([rotated, x[..., width:]], dim=-1)
+        if r == d_k:
+            return rotated
+        unrotated = x[..., r:]
+        return torch.cat([rotated, unrotated], dim=-1)
 
 
 @hookimpl

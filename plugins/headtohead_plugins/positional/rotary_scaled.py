@@ -48,7 +48,9 @@ class RotaryScaledOptions(BaseOptions):
 
 def frequencies(options: RotaryScaledOptions, width: int) -> Tensor:
     """Return the angle per position of every pair of coordinates, ``[width / 2]``, in float64."""
-    pair, s, theta = torch.arange(width // 2, dtype=torch.float64), options.factor, options.theta
+    pair = torch.arange(width // 2, dtype=torch.float64)
+    s = options.factor
+    theta = options.theta
     if options.type == "ntk":
         theta *= s ** (width / (width - 2))
     plain = theta ** (-2 * pair / width)
@@ -58,23 +60,30 @@ def frequencies(options: RotaryScaledOptions, width: int) -> Tensor:
         return plain / s
 
     def pair_with(turns: float) -> float:
-        return width * math.log(options.length / (turns * 2 * math.pi)) / (2 * math.log(theta))
+        inverse_frequency = options.length / (turns * 2 * math.pi)
+        return width * math.log(inverse_frequency) / (2 * math.log(theta))
 
-    first, last = (
-        max(math.floor(pair_with(options.beta)), 0),
-        min(math.ceil(pair_with(options.alpha)), width - 1),
-    )
-    slowed = ((pair - first) / max(last - first, 0.001)).clamp(0, 1)
-    return plain * (1 - slowed + slowed / s)
+    kept_pair = pair_with(options.beta)
+    slowed_pair = pair_with(options.alpha)
+    first = max(math.floor(kept_pair), 0)
+    last = min(math.ceil(slowed_pair), width - 1)
+    ramp_length = max(last - first, 0.001)
+    ramp = ((pair - first) / ramp_length).clamp(0, 1)
+    return plain * (1 - ramp + ramp / s)
 
 
 def turns_at(
     positions: Tensor, width: int, options: RotaryScaledOptions, dtype: torch.dtype
 ) -> Tensor:
     """Return the factors of pairs as complex numbers, ``[batch or 1, 1, time, width / 2]``."""
-    angles = positions.double()[:, None, :, None] * frequencies(options, width).to(positions.device)
-    size = 0.1 * math.log(options.factor) + 1 if options.type == "yarn" else 1.0
-    return torch.polar(torch.full_like(angles, size), angles).to(dtype.to_complex())
+    p = positions.double()[:, None, :, None]
+    angles = p * frequencies(options, width).to(positions.device)
+    size = 1.0
+    if options.type == "yarn":
+        size = 0.1 * math.log(options.factor) + 1
+    sizes = torch.full_like(angles, size)
+    factors = torch.polar(sizes, angles)
+    return factors.to(dtype.to_complex())
 
 
 class RotaryScaled(Positional):
@@ -98,9 +107,8 @@ class RotaryScaled(Positional):
 
     def build(self) -> None:
         entry: type[Positional] = registered("positional", "rotary")
-        self.plain = entry(
-            entry.Options.model_validate({"theta": self.options.theta}), self.context
-        )
+        options = entry.Options.model_validate({"theta": self.options.theta})
+        self.plain = entry(options, self.context)
 
     def formula(self) -> str:
         scaled = {
@@ -108,16 +116,21 @@ class RotaryScaled(Positional):
             "ntk": "(θ s^{d/(d−2)})^{−2i/d}",
             "yarn": "θ_i (1 − r_i + r_i / s)",
         }
-        speed = scaled[self.options.type]
-        return f"(x_{{2i}}, x_{{2i+1}}) rotated by p · {speed} in evaluation, s = {self.options.factor:g}"
+        frequency = scaled[self.options.type]
+        s = f"{self.options.factor:g}"
+        return f"(x_{{2i}}, x_{{2i+1}}) rotated by p · {frequency} in evaluation, s = {s}"
 
     def rotate(self, x: Tensor, positions: Tensor, role: str, layer: int) -> Tensor:
         if self.training:
             return self.plain.rotate(x, positions, role, layer)
-        exact = x.to(torch.promote_types(x.dtype, torch.float32))
-        turns = self.cached(turns_at, positions, x.shape[-1], self.options, exact.dtype)
-        turned = torch.complex(exact[..., 0::2], exact[..., 1::2]) * turns
-        return torch.view_as_real(turned).flatten(-2).to(x.dtype)
+        dtype = torch.promote_types(x.dtype, torch.float32)
+        exact = x.to(dtype)
+        turns = self.cached(turns_at, positions, x.shape[-1], self.options, dtype)
+        even = exact[..., 0::2]
+        odd = exact[..., 1::2]
+        turned = torch.complex(even, odd) * turns
+        pairs = torch.view_as_real(turned)
+        return pairs.flatten(-2).to(x.dtype)
 
 
 @hookimpl

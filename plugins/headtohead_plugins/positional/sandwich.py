@@ -29,9 +29,13 @@ def similarities(query_positions: Tensor, key_positions: Tensor, heads: int, wid
     """Return the biases, ``[1, batch or 1, head, query, key]``, in float64."""
     distance = (query_positions[:, :, None] - key_positions[:, None, :]).double()
     even = torch.arange(0, width, 2, dtype=torch.float64, device=distance.device)
-    falls = (distance.unsqueeze(-1) * 10000.0 ** (-even / width)).cos().sum(-1) - width / 2
-    ratios = torch.arange(1, heads + 1, dtype=torch.float64, device=distance.device) * 8 / heads
-    return (falls[:, None] / ratios[:, None, None]).unsqueeze(0)
+    frequencies = 10000.0 ** (-even / width)
+    angles = distance.unsqueeze(-1) * frequencies
+    similarity = angles.cos().sum(-1) - width / 2
+    head = torch.arange(1, heads + 1, dtype=torch.float64, device=distance.device)
+    divisors = head * 8 / heads
+    bias = similarity[:, None] / divisors[:, None, None]
+    return bias.unsqueeze(0)
 
 
 class Sandwich(Positional):
@@ -48,8 +52,9 @@ class Sandwich(Positional):
 
     def bias(self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor:
         """Return the biases, which are equal for all members and layers."""
-        sizes = (self.context.geometry.heads, self.options.width)
-        return self.cached(similarities, query_positions, key_positions, *sizes)
+        heads = self.context.geometry.heads
+        width = self.options.width
+        return self.cached(similarities, query_positions, key_positions, heads, width)
 
 
 @hookimpl

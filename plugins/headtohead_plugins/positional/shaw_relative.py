@@ -16,8 +16,6 @@ from torch.nn import Parameter
 from headtohead.plugin import Options as BaseOptions
 from headtohead.plugin import Positional, hookimpl
 
-BOTH = frozenset({"score", "values"})
-
 
 class ShawOptions(BaseOptions):
     """Range and use of the vectors."""
@@ -36,7 +34,8 @@ class ShawOptions(BaseOptions):
 def relative_index(query_positions: Tensor, key_positions: Tensor, clip: int) -> Tensor:
     """Return ``clip(j - i, -k, k) + k``, ``[1, batch or 1, 1, query, key]``."""
     difference = key_positions[:, None, :] - query_positions[:, :, None]
-    return (difference.clamp(-clip, clip) + clip)[None, :, None]
+    row = difference.clamp(-clip, clip) + clip
+    return row[None, :, None]
 
 
 class ShawRelative(Positional):
@@ -69,13 +68,21 @@ class ShawRelative(Positional):
     @classmethod
     def mechanisms_of(cls, options) -> frozenset[str]:  # type: ignore[no-untyped-def]
         """Return ``score`` for vectors on keys and ``values`` for vectors on values."""
-        return frozenset({"keys": {"score"}, "values": {"values"}}.get(options.on, BOTH))
+        if options.on == "keys":
+            return frozenset({"score"})
+        if options.on == "values":
+            return frozenset({"values"})
+        return frozenset({"score", "values"})
 
     def formula(self) -> str:
         keys = "S[i, j] = scale · q_i · (k_j + a^K_c)"
         values = "out_i = Σ_j w_{ij} · (v_j + a^V_c)"
-        shown = {"both": f"{keys}, {values}", "keys": keys, "values": values}[self.options.on]
-        return f"{shown}, c = clip(j − i, ±{self.options.clip})"
+        c = f"c = clip(j − i, ±{self.options.clip})"
+        if self.options.on == "keys":
+            return f"{keys}, {c}"
+        if self.options.on == "values":
+            return f"{values}, {c}"
+        return f"{keys}, {values}, {c}"
 
     def score(
         self, q: Tensor, query_positions: Tensor, key_positions: Tensor, role: str, layer: int
@@ -86,7 +93,8 @@ class ShawRelative(Positional):
         table = self.on_keys[:, None, layer]
         products = q @ table.transpose(-2, -1) * self.context.geometry.scale
         index = self.cached(relative_index, query_positions, key_positions, self.options.clip)
-        return products.gather(-1, index.expand(*products.shape[:3], -1, -1))
+        expanded = index.expand(*products.shape[:3], -1, -1)
+        return products.gather(-1, expanded)
 
     def values(
         self, weights: Tensor, query_positions: Tensor, key_positions: Tensor, role: str, layer: int
@@ -96,8 +104,11 @@ class ShawRelative(Positional):
             return None
         index = self.cached(relative_index, query_positions, key_positions, self.options.clip)
         table = self.on_values[:, None, layer]
-        sums = weights.new_zeros(*weights.shape[:-1], table.shape[-2])
-        return sums.scatter_add(-1, index.expand_as(weights), weights) @ table
+        rows = table.shape[-2]
+        zeros = weights.new_zeros(*weights.shape[:-1], rows)
+        expanded = index.expand_as(weights)
+        weight_of_row = zeros.scatter_add(-1, expanded, weights)
+        return weight_of_row @ table
 
 
 @hookimpl

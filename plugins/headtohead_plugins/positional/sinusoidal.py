@@ -34,12 +34,25 @@ def sinusoids(positions: Tensor, width: int, arithmetic: Arithmetic = "exact") -
     >>> sinusoids(torch.tensor([0, 1]), 4)[1, 0].item() == math.sin(1)
     True
     """
-    dtype = torch.float64 if arithmetic == "exact" else torch.float32
-    even = torch.arange(0, width, 2, dtype=dtype, device=positions.device)
-    log = torch.tensor(10000.0).log() if arithmetic == "single-log" else math.log(10000.0)
-    rates = 10000.0 ** (-even / width) if arithmetic == "exact" else (even * -(log / width)).exp()
-    angles = positions.to(dtype).unsqueeze(-1) * rates
-    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[..., :width]
+    rates = angles_per_position(width, arithmetic, positions.device)
+    p = positions.to(rates.dtype).unsqueeze(-1)
+    angles = p * rates
+    pairs = torch.stack([angles.sin(), angles.cos()], dim=-1)
+    return pairs.flatten(-2)[..., :width]
+
+
+def angles_per_position(width: int, arithmetic: Arithmetic, device: torch.device) -> Tensor:
+    """Return ``1 / 10000^(2i/d)`` of every i, in double or single precision."""
+    if arithmetic == "exact":
+        even = torch.arange(0, width, 2, dtype=torch.float64, device=device)
+        return 10000.0 ** (-even / width)
+    even = torch.arange(0, width, 2, dtype=torch.float32, device=device)
+    if arithmetic == "single":
+        exponent = even * -(math.log(10000.0) / width)
+        return exponent.exp()
+    log = torch.tensor(10000.0).log()
+    exponent = even * -(log / width)
+    return exponent.exp()
 
 
 class Sinusoidal(Positional):
@@ -54,8 +67,9 @@ class Sinusoidal(Positional):
     @classmethod
     def violations_by_option(cls, options) -> dict[str, str]:  # type: ignore[no-untyped-def]
         """Return ``precision`` for the options in single precision."""
-        single = options.arithmetic != "exact"
-        return {"precision": f"arithmetic: {options.arithmetic}"} if single else {}
+        if options.arithmetic == "exact":
+            return {}
+        return {"precision": f"arithmetic: {options.arithmetic}"}
 
     def formula(self) -> str:
         return "P[p, 2i] = sin(p / 10000^{2i/d}), P[p, 2i+1] = cos(p / 10000^{2i/d})"
@@ -71,4 +85,5 @@ def register_positionals() -> dict[str, type[Positional]]:
 
 
 def _stacked(positions: Tensor, width: int, arithmetic: Arithmetic) -> Tensor:
-    return sinusoids(positions, width, arithmetic).unsqueeze(0)
+    rows = sinusoids(positions, width, arithmetic)
+    return rows.unsqueeze(0)

@@ -38,10 +38,12 @@ def first_distances(buckets: int, max_distance: int) -> list[int]:
     [0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91]
     """
     exact = buckets // 2
-    distances, distance = list(range(exact)), exact
+    distances = list(range(exact))
+    distance = exact
     for step in range(exact):
         # The bucket starts where distance >= exact · (max_distance / exact)^(step / exact).
-        while distance**exact * exact**step < max_distance**step * exact**exact:
+        smallest = max_distance**step * exact**exact
+        while distance**exact * exact**step < smallest:
             distance += 1
         distances.append(distance)
     return distances
@@ -55,11 +57,19 @@ def find_buckets(
     ``both`` uses separate buckets for both directions; otherwise later keys have distance 0.
     """
     difference = key_positions[:, None, :] - query_positions[:, :, None]
-    distance = difference.abs() if both else (-difference).clamp(min=0)
-    side = buckets // 2 if both else buckets
-    edges = torch.tensor(first_distances(side, max_distance), device=difference.device)
-    index = torch.bucketize(distance, edges, right=True) - 1
-    return index + side * (difference > 0) if both else index
+    if not both:
+        distance = (-difference).clamp(min=0)
+        return bucket_of(distance, buckets, max_distance)
+    side = buckets // 2
+    index = bucket_of(difference.abs(), side, max_distance)
+    is_later = difference > 0
+    return index + side * is_later
+
+
+def bucket_of(distance: Tensor, buckets: int, max_distance: int) -> Tensor:
+    """Return the bucket of each distance among the buckets of one direction."""
+    edges = torch.tensor(first_distances(buckets, max_distance), device=distance.device)
+    return torch.bucketize(distance, edges, right=True) - 1
 
 
 class T5Relative(Positional):
@@ -74,14 +84,17 @@ class T5Relative(Positional):
 
     def build(self) -> None:
         """Initialise the table as the authors' code does, normally with variance 1 / d_model."""
-        shape = (self.context.geometry.heads, self.options.buckets)
-        self.table = self.parameter(*shape, std=self.context.d_model**-0.5)
+        heads = self.context.geometry.heads
+        std = self.context.d_model**-0.5
+        self.table = self.parameter(heads, self.options.buckets, std=std)
 
     @classmethod
     def incompatible_with(cls, options: BaseOptions, setting: Setting) -> str | None:
         """Require a largest distance beyond the distances with a bucket of their own."""
         assert isinstance(options, T5Options)
-        single = options.buckets // (2 if setting.role == "decoder" else 4)
+        single = options.buckets // 4
+        if setting.role == "decoder":
+            single = options.buckets // 2
         if options.max_distance > single:
             return None
         return (
@@ -94,9 +107,16 @@ class T5Relative(Positional):
 
     def bias(self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor:
         """Return the biases of the buckets, ``[member, batch or 1, head, query, key]``."""
-        settings = (self.options.buckets, self.options.max_distance, role != "decoder")
-        index = self.cached(find_buckets, query_positions, key_positions, *settings)
-        return self.table[:, :, index].transpose(1, 2)
+        index = self.cached(
+            find_buckets,
+            query_positions,
+            key_positions,
+            self.options.buckets,
+            self.options.max_distance,
+            role != "decoder",
+        )
+        biases = self.table[:, :, index]
+        return biases.transpose(1, 2)
 
 
 @hookimpl

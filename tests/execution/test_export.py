@@ -15,7 +15,7 @@ from torch import Tensor
 
 import headtohead
 import headtohead as h2h
-from headtohead import HeadToHeadError
+from headtohead import HeadToHeadError, ownership
 from headtohead.cli import main
 from headtohead.execution.head_ablation import masked_heads
 from headtohead.execution.loaded import LoadedRun
@@ -123,6 +123,17 @@ def test_an_export_that_cannot_be_written_keeps_the_earlier_model(
     with pytest.raises(HeadToHeadError, match="cannot write"):
         headtohead.export(run, tmp_path / "model", force=True)
     assert headtohead.load(tmp_path / "model").translate(SENTENCES)
+
+
+def test_an_export_keeps_a_report_in_its_folder_and_removes_a_tokenizer_of_an_earlier_model(
+    run: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "model"
+    earlier = {"report.html": b"report", "tokenizer.source.json": b"{}"}
+    ownership.write(folder, earlier, "move it away")
+    headtohead.export(run, folder, force=True)
+    assert (folder / "report.html").read_bytes() == b"report"
+    assert not (folder / "tokenizer.source.json").exists()
 
 
 def test_wrong_arguments_are_one_line(finished: Study) -> None:

@@ -91,7 +91,7 @@ WRONG = [
     (
         declared("    against_metric: test/loss_unpadded\n    against_lengths: [1, 8]\n"),
         "contrasts[0].against_lengths",
-        "test/loss_unpadded has no score by source length",
+        "test/loss_unpadded has no score by source length; use test/loss",
     ),
     (
         declared("exclude:\n  - {when: {positional: rotary}, reason: it is late}\n"),

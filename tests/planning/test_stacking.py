@@ -2,6 +2,7 @@
 
 import pytest
 
+from headtohead.model.loss import LOGITS_AT_ONCE, max_chunk_logits
 from headtohead.planning import stacking
 from headtohead.planning.stacking import arrange
 
@@ -140,6 +141,20 @@ def test_a_large_vocabulary_leaves_memory_for_several_members_on_a_cpu(plan):
     planned = plan("", *size, "train.backend=eager")
     memory = 3 * 2**29
     assert fitting(planned, memory=memory) > 4 > fitting(planned, "cuda", memory) == 1
+
+
+def test_a_stack_on_a_gpu_leaves_memory_for_the_smallest_chunk_of_logits(plan):
+    """A chunk has 2 · d_model positions, also if these are more logits than the limit of a GPU."""
+    size = ("model.d_model=1024", "train.batch_tokens=4096", "model.min_vocab_size=60000")
+    planned = plan("", *size, "train.backend=eager")
+    chunk = 2 * 1024 * 60_000
+    assert max_chunk_logits(1024, 60_000, is_cuda=True) == chunk > LOGITS_AT_ONCE
+    member = stacking.training_bytes(planned, planned.runs[0])
+    without_logits = stacking.PROCESS_BYTES + 2.02 * member / stacking.MEMORY_FRACTION
+    logits = 4 * stacking.LOGIT_COPIES
+    too_small = int(without_logits + logits * LOGITS_AT_ONCE)
+    assert fitting(planned, "cuda", too_small) == 1
+    assert fitting(planned, "cuda", int(without_logits + logits * chunk)) == 2
 
 
 def test_members_fit_by_the_scores_that_a_step_stores(plan):

@@ -86,7 +86,10 @@ def write_exported(
     words: PreparedData | None,
     card: str,
 ) -> list[Path]:
-    """Write a model to a folder and return its files; other files in the folder stay.
+    """Write a model to a folder and return its files.
+
+    Files of an earlier model that this model does not have, such as a tokenizer, are removed. All other files stay,
+    also those that headtohead wrote, such as a report.
 
     Args:
         folder: The folder; it is created.
@@ -96,7 +99,8 @@ def write_exported(
         card: The text of ``README.md``.
 
     Raises:
-        HeadToHeadError: If the folder cannot be written.
+        HeadToHeadError: If the folder cannot be written; or if one of the files exists with a content that headtohead
+            did not write, and then nothing is written.
     """
     portable = RunRecord.model_validate(_without_folders(record.to_json()))
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
@@ -118,7 +122,7 @@ def write_exported(
     contents[MANIFEST] = _json(ManifestRecord(files=hashes)).encode()
     with files.writing(folder, "free space, or choose another folder"):
         ownership.write(folder, contents, MOVE_AWAY)
-        ownership.remove(folder, ownership.owned(folder) - contents.keys())
+        ownership.remove(folder, set(FILES) - contents.keys())
     return [folder / name for name in contents]
 
 

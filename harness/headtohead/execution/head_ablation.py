@@ -76,7 +76,13 @@ def masked_heads(path: Path, *, decode: bool = True, fresh: bool = False) -> dic
 
 
 def _add_map_statistics(path: Path, heads: Sequence[dict[str, Any]]) -> None:
-    """Add the mean entropy and distance of a run's attention maps to the record of each head."""
+    """Add the mean entropy and distance of a run's attention maps to the record of each head.
+
+    A head without a value in any probe gets none.
+
+    Raises:
+        HeadToHeadError: If the attention maps lack a head.
+    """
     probes = read_probes(path)
     for head in heads:
         try:

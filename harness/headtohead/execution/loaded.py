@@ -93,7 +93,9 @@ class LoadedRun:
         config: The complete configuration.
         model: The torch module. All its tensors have a leading member dimension, which is 1 in a loaded run.
             `logits`, `translate`, `generate` and `attention` add and remove this dimension.
-        words: Vocabularies; None for a checkpoint that was imported without them, which accepts ids only.
+        words: Vocabularies and tokenisers. None only for a checkpoint that was imported without them; then every method
+            raises an error that requires them. A subclass, such as that of imported checkpoints, may accept ids
+            nevertheless.
         record: The run's record.
     """
 
@@ -121,7 +123,11 @@ class LoadedRun:
 
     @property
     def data(self) -> PreparedData:
-        """Vocabularies and tokenisers."""
+        """Vocabularies and tokenisers.
+
+        Raises:
+            HeadToHeadError: If the checkpoint was imported without vocabularies.
+        """
         if self.words is None:
             raise HeadToHeadError(
                 f"run '{self.path.name}' has no vocabularies; repeat h2h "
@@ -156,6 +162,13 @@ class LoadedRun:
             source_ids: ``[batch, time]`` with boundary tokens, and padding on the right.
             target_ids: ``[batch, time]`` with padding on the right; starts with <sos> if the vocabulary has it. A run
                 on a text has the ids of the text here, and ``source_ids`` of shape ``[batch, 0]``.
+
+        The number of tokens other than padding is taken as the length of a row. Padding elsewhere than on the right is
+        not refused: it counts as a token, and as many tokens at the end of the row are masked as padding.
+
+        Raises:
+            HeadToHeadError: If the run has no vocabularies, which define the id of padding, or the ids exceed the
+                maximum length of a positional encoding or an attention.
         """
         source = source_ids.unsqueeze(0)
         target = target_ids.unsqueeze(0)

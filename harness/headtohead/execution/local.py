@@ -148,7 +148,11 @@ def _lifetime() -> tuple[Connection, Connection]:
 
 
 def _start(context: ForkServerContext, arguments: tuple[Any, ...]) -> BaseProcess:
-    """Start the process of a stack; start it again if the fork server is killed meanwhile."""
+    """Start the process of a stack; start it again if the fork server is killed meanwhile.
+
+    Raises:
+        HeadToHeadError: If the server ends at every one of ``STARTS`` attempts.
+    """
     for attempt in range(STARTS):
         if attempt:
             time.sleep(attempt * RETRY_SECONDS)
@@ -172,7 +176,12 @@ def _is_running(pid: int | None) -> bool:
 def _environment(device: str, slot: int) -> dict[str, str]:
     """Return the environment of the worker in a slot, with a single visible GPU.
 
-    A worker with several visible GPUs would also allocate memory on the first GPU.
+    It is the environment of this process, with the settings of the log and a safe import path. A worker with several
+    visible GPUs would also allocate memory on the first GPU. The GPUs, those of CUDA_VISIBLE_DEVICES if it is set, are
+    assigned to slots in turn. On ``device`` "cpu", CUDA_VISIBLE_DEVICES is unchanged.
+
+    Raises:
+        HeadToHeadError: If ``device`` is "cuda" and torch can use no GPU of this machine.
     """
     environment = {**os.environ, **logs.environment(), **children.SAFE_PATH}
     if device == "cuda":
@@ -193,10 +202,19 @@ def _environment(device: str, slot: int) -> dict[str, str]:
 def _main(
     stack: Path, device: str, plugins: WorkerPlugins, environment: dict[str, str], alive: Connection
 ) -> None:
-    """Entry point of the worker process.
+    """Train a stack, and end the process with the exit code of `work`; the entry point of a worker.
 
     The worker takes over its parent's environment, because the server's may be outdated, for example
-    CUDA_VISIBLE_DEVICES.
+    CUDA_VISIBLE_DEVICES. Its standard output and error go to ``worker.log`` in the stack's folder. It ends without
+    training with the code BUSY if the folder does not exist, and with DISK if the log cannot be opened. It ends at once
+    with 1 when its parent ends.
+
+    Args:
+        stack: The stack's folder.
+        device: ``"cpu"`` or ``"cuda"``.
+        plugins: The plugins that the parent loaded.
+        environment: All environment variables of the worker.
+        alive: The end of a pipe that is readable once the parent ends.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.clear()
@@ -224,6 +242,7 @@ def _main(
 
 
 def _die_with_parent(alive: Connection) -> None:
+    """Wait until the parent ends, and end this process with 1."""
     alive.poll(None)
     os._exit(1)
 

@@ -25,16 +25,20 @@ LINE_SECONDS = 60.0
 class Watcher:
     """Shows the training of stacks on standard error: a line for every stack that ends.
 
-    On a terminal, a progress bar over all steps is drawn below these lines; else the step and the loss of the stacks in
-    training are printed every minute.
+    On a terminal, a progress bar over the stacks is drawn below these lines; a stack in training counts by the part of
+    its steps that is done. Else the step and the loss of the stacks in training are printed every minute.
+
+    Args:
+        folders: The stacks to train.
+        allow_bar: Whether a bar may be drawn; without a terminal, there is none anyway.
     """
 
-    def __init__(self, folders: Sequence[StackFolder], *, has_bar: bool = True) -> None:
+    def __init__(self, folders: Sequence[StackFolder], *, allow_bar: bool = True) -> None:
         self.folders, self.total = list(folders), len(folders)
         self.finished: set[str] = set()
         self.started = self.printed = time.monotonic()
         self.bar = None
-        if has_bar and sys.stderr.isatty():
+        if allow_bar and sys.stderr.isatty():
             from rich import progress
             from rich.console import Console
 
@@ -71,7 +75,7 @@ class Watcher:
             self._print_steps(training)
 
     def _update_bar(self, existing: Sequence[StackFolder], training: Sequence[StackFolder]) -> None:
-        """Draw the part of all steps that is done; the last 2 % of a stack are its scores."""
+        """Draw how many stacks are done, with a part of each stack in training; its last 2 % are its scores."""
         assert self.bar is not None
         done = float(len(self.folders) - len(training))
         for folder in training:

@@ -183,7 +183,10 @@ def _named(damages: Mapping[str, str]) -> str:
 
 
 def move_stale_runs(plan: Plan, log: Callable[[str], object]) -> set[str]:
-    """Move the STALE runs of a plan to ``.archived``, as `repair` moves damaged ones, if they are selected.
+    """Move the selected STALE runs of a plan's own experiment to ``.archived``, so that they are trained again.
+
+    The resume points of their stacks are removed. STALE runs of other experiments, which the plan reuses, are not moved
+    but returned. ``log`` receives one line with the number of both kinds together, also if it is 0.
 
     Returns:
         The STALE runs of other experiments that the plan reuses, as ``<experiment>/<directory>``.
@@ -192,9 +195,13 @@ def move_stale_runs(plan: Plan, log: Callable[[str], object]) -> set[str]:
         HeadToHeadError: If another process writes a STALE run; then nothing is moved.
     """
     stale = [run for run in plan.selected if run.stale]
-    if own := [inside(plan.directory, run.directory) for run in stale if not run.reused_from]:
-        _archive(plan.directory, own)
-    log(f"{counted(len(stale), 'STALE run')}; retraining" if stale else "no run is STALE")
+    paths = [inside(plan.directory, run.directory) for run in stale if not run.reused_from]
+    if paths:
+        _archive(plan.directory, paths)
+    if stale:
+        log(f"{counted(len(stale), 'STALE run')}; retraining")
+    else:
+        log("no run is STALE")
     return {run.reused_from for run in stale if run.reused_from}
 
 

@@ -90,6 +90,17 @@ def _copy(stack: StackFolder, experiment: Path) -> StackFolder:
 
 
 def _compare(original: RunDirectory, new: RunDirectory) -> tuple[bool, str]:
+    """Compare the weights and scores of a run with those of its repetition.
+
+    Metrics of the machine, such as times, are not compared.
+
+    Returns:
+        Whether all weights and scores are bit-for-bit equal, and a line with the result. If they differ, the line has
+        the largest difference of weights, the scores, and the versions and sources that changed since.
+
+    Raises:
+        HeadToHeadError: If a checkpoint is damaged.
+    """
     new_weights = checkpoint.load_weights(new.verified(CHECKPOINT))
     old_weights = checkpoint.load_weights(original.verified(CHECKPOINT), new_weights)
     distance = 0.0

@@ -151,7 +151,7 @@ def _is_recorded(plan: Plan) -> bool:
 def run_stacks(folders: Sequence[StackFolder], machine: Machine, experiment: Path) -> str | None:
     """Train stacks; return the reason if the execution stopped early, else None."""
     run_hashes = {run_hash for folder in folders for run_hash in folder.record.hashes}
-    with closing(Watcher(folders, has_bar=not machine.launcher.in_process)) as watcher:
+    with closing(Watcher(folders, allow_bar=not machine.launcher.in_process)) as watcher:
         return _Execution(machine, watcher, experiment).run(run_hashes)
 
 
@@ -468,6 +468,11 @@ def _by_variant(record: StackRecord) -> list[StackRecord]:
 
 @contextmanager
 def _disk_errors(folder: Path) -> Iterator[None]:
+    """Turn an `OSError` of a study's files into an error for the user; limits of the machine are re-raised.
+
+    Raises:
+        HeadToHeadError: If a file was moved or deleted during the run, or the folder is not writable.
+    """
     try:
         yield
     except OSError as error:

@@ -284,6 +284,10 @@ class Worker:
         return self.training.earlier_seconds + time.monotonic() - self.started
 
     def _on_evaluation(self, evaluation: Evaluation) -> None:
+        """Store the finite metrics of a member and call the hook; set the state of a member that diverged.
+
+        An error here retires the member, as `_isolated` describes.
+        """
         index = evaluation.member
         step = evaluation.step
         run = self.runs[index]

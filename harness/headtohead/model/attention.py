@@ -300,6 +300,11 @@ class MultiHeadAttention(nn.Module):
         return parts
 
     def _rotate(self, x: Tensor, positions: Tensor, ctx: AttentionContext) -> Tensor:
+        """Return queries or keys ``[member, batch, head, time, key_width]`` as the encoding rotates them, if it does.
+
+        Raises:
+            HeadToHeadError: If the encoding returns a tensor of another shape.
+        """
         if "rotate" not in self._mechanisms:
             return x
         vectors = x
@@ -372,6 +377,13 @@ class MultiHeadAttention(nn.Module):
         return added + bias
 
     def _positions_bias(self, ctx: AttentionContext) -> Tensor | None:
+        """Return what the encoding adds to scores, ``[member, batch or 1, head or 1, query, key]``, or None.
+
+        The axis ``member`` may be 1 with actual positions.
+
+        Raises:
+            HeadToHeadError: If the encoding returns a tensor of a wrong shape.
+        """
         if "bias" not in self._mechanisms:
             return None
         bias = self.positional.bias(

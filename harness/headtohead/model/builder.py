@@ -102,6 +102,17 @@ class Builder:
     def _context(
         self, role: str, layer: int | None, members: Sequence[int] | None = None
     ) -> BuildContext:
+        """Return what a component may use to build itself.
+
+        Args:
+            role: ``"encoder"``, ``"decoder"`` or ``"cross"``.
+            layer: Index of the layer; None for a component that all layers share, which gets the heads of layer 0.
+            members: The members that the component is built for; default: all.
+
+        Raises:
+            HeadToHeadError: If the attention style of the layer is unknown, or its sizes are inconsistent with the
+                model.
+        """
         model, words = self.config.model, self.vocab_sizes
         generators = self.generators
         if members is not None:
@@ -195,12 +206,18 @@ class Builder:
         return Dropout(self.dropout_rng, self._sites, self._rates[kind])
 
     def style(self, role: str, layer: int) -> Attention:
+        """Return a new attention style of a layer.
+
+        Raises:
+            HeadToHeadError: If the style is unknown or inconsistent with the model, or a tensor has no member axis.
+        """
         chosen = self.config.attention.role(role).at(layer)
         style = self.registry.attention(chosen.name)(chosen.options, self._context(role, layer))
         require_members(style)
         return style
 
     def attention(self, role: str, layer: int) -> MultiHeadAttention:
+        """Return a new attention of a layer; set ``positionals`` before. Raises as `style`."""
         style = self.style(role, layer)
         positional = self.positionals[role]
         if isinstance(positional, PerLayerPositional):
@@ -217,7 +234,10 @@ class Builder:
         )
 
     def bounds(self, role: str) -> Iterator[Bound]:
-        """Yield the maximum lengths of encodings and attention of a role."""
+        """Yield the maximum of each positional encoding and attention of a role that has one.
+
+        It counts positions, or batch rows for an encoding by row. Encodings of all members and all layers are included.
+        """
         for family in ("positional", "attention"):
             for group, _ in groups(self.configs, family, role):
                 for chosen in group.pattern:
@@ -234,6 +254,11 @@ class Builder:
         self.shared[name.replace("-", "_")] = module
 
     def feed_forward(self, role: str, layer: int | None) -> nn.Module | SharedModule:
+        """Return the feed-forward of a layer; one that shares its parameters after `share`.
+
+        Raises:
+            HeadToHeadError: If the entry is unknown, or a tensor has no member axis.
+        """
         if "feed_forward" in self.shared:
             return SharedModule(self.shared["feed_forward"])
         chosen = self.config.feed_forward.role(role).at(layer)
@@ -242,6 +267,11 @@ class Builder:
         return StackedFeedForward(entry, self.init, self.dropout("ffn"))
 
     def norm(self, role: str, layer: int | None) -> nn.Module | SharedModule:
+        """Return a norm of a layer, or of the end of a role for None; one that shares its parameters after `share`.
+
+        Raises:
+            HeadToHeadError: If the entry is unknown, or a tensor has no member axis.
+        """
         if "norm" in self.shared:
             return SharedModule(self.shared["norm"])
         chosen = self.config.norm.role(role).at(layer)
@@ -250,6 +280,7 @@ class Builder:
         return norm
 
     def branch(self, role: str, layer: int) -> ResidualBlock:
+        """Return a residual connection with its norms, placed as ``model.norm`` sets, and its dropout."""
         place = self.config.model.norm
         post_norm = self.norm(role, layer) if place == "sandwich" else None
         return ResidualBlock(

@@ -35,7 +35,7 @@ CHUNK_LOGITS = 2**20
 """Number of logits of a chunk on a CPU: 4 MiB in float32, which processor caches hold."""
 
 LOGITS_AT_ONCE = 2**26
-"""Maximum number of logits at a time on a GPU."""
+"""Number of logits of a chunk on a GPU."""
 
 
 def token_losses(logits: Tensor, labels: Tensor) -> Tensor:
@@ -54,15 +54,22 @@ def backward_loss(
     smoothing: float | PerMember,
     has_unlabelled: bool = False,
 ) -> Tensor:
-    """Accumulate the gradients of all parameters, and return the mean loss of each member, ``[member]``.
+    """Accumulate the gradients of all parameters, and return the loss of each member, ``[member]``.
+
+    A member's loss is the sum over its labels divided by its entry of ``num_labels``. The gradient is that of the sum
+    over members, so each member's gradient is that of its own loss.
 
     Args:
         model: The model.
         batch: Sentence pairs with labels.
-        num_target_tokens: At least the largest number of labels of a member.
-        num_labels: Divisor of each member's loss, ``[member]``.
+        num_target_tokens: At least the largest number of labels of a member; labels beyond it would be lost.
+        num_labels: Divisor of each member's loss, ``[member]``; the number of its labels in the whole batch, of which
+            ``batch`` may be a microbatch.
         smoothing: Label smoothing.
         has_unlabelled: Whether tokens other than padding lack a label; no logits are computed there.
+
+    Raises:
+        HeadToHeadError: As `Transformer.forward`.
     """
     with matmul_precision(model):
         hidden = model.hidden(batch)
@@ -70,7 +77,8 @@ def backward_loss(
     weight, bias = model.output_map
     config = model.config
     precision = torch.bfloat16 if config.train.precision == "bfloat16" else None
-    if has_unlabelled or weight.shape[-1] >= LARGE_VOCABULARY:
+    selects_labelled = has_unlabelled or weight.shape[-1] >= LARGE_VOCABULARY
+    if selects_labelled:
         if precision is not None and hidden.device.type == "cpu":
             num_target_tokens = min(padded_rows(num_target_tokens), labels[0].numel())
         hidden = hidden.flatten(1, 2).unsqueeze(1)
@@ -79,7 +87,6 @@ def backward_loss(
     hidden = hidden.flatten(1, 2)
     terms = LossTerms(smoothing, precision, config.train.z_loss, config.model.logit_softcap)
     loss = loss_gradients(hidden, weight, bias, labels.flatten(1), num_labels, terms)
-    # The gradient of the sum: each member's gradient is that of its own loss.
     tensors, gradients = [], []
     for tensor, gradient in ((hidden, loss.hidden), (weight, loss.weight), (bias, loss.bias)):
         if tensor is not None and gradient is not None:
@@ -288,15 +295,34 @@ def _add_gradients(
         gradients.bias[members].baddbmm_(scale.transpose(1, 2), of_logits)
 
 
+def max_chunk_logits(width: int, vocab: int, *, is_cuda: bool) -> int:
+    """Return the maximum number of logits of a chunk of the training loss.
+
+    The gradient of a weight is read and written once per chunk, so a chunk may have 2 · ``width`` positions even if
+    their logits exceed the limit of the device.
+
+    Args:
+        width: Width of the decoder's output, d_model.
+        vocab: Number of logits of a position.
+        is_cuda: Whether the model is on a GPU.
+    """
+    return max(_chunk_limit(is_cuda), 2 * width * vocab)
+
+
+def _chunk_limit(is_cuda: bool) -> int:
+    return LOGITS_AT_ONCE if is_cuda else CHUNK_LOGITS
+
+
 def _chunks(hidden: Tensor, vocab: int) -> Iterator[tuple[slice, slice]]:
     """Yield slices of members and positions: whole members if their logits are few, else positions of a member.
 
-    The gradient of a weight is read and written once per chunk, so a chunk has at least 2 · d_model positions.
+    A chunk has at most `max_chunk_logits`. The first chunk is the largest.
     """
     members, positions, width = hidden.shape
-    limit = LOGITS_AT_ONCE if on_cuda(hidden) else CHUNK_LOGITS
-    together = max(1, min(members, limit // (positions * vocab)))
-    rows = min(positions, max(limit // (together * vocab), 2 * width))
+    is_cuda = on_cuda(hidden)
+    together = max(1, min(members, _chunk_limit(is_cuda) // (positions * vocab)))
+    largest = max_chunk_logits(width, vocab, is_cuda=is_cuda)
+    rows = min(positions, largest // (together * vocab))
     for first in range(0, members, together):
         for start in range(0, positions, rows):
             yield slice(first, first + together), slice(start, start + rows)

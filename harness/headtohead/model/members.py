@@ -216,7 +216,18 @@ def require_mask(
     query_positions: Tensor,
     key_positions: Tensor,
 ) -> None:
-    """Refuse what ``Masking.mask`` returned if it is no boolean tensor of the right shape."""
+    """Check what ``Masking.mask`` returned; the caller handles None.
+
+    Args:
+        masking: The masking that returned it.
+        mask: The returned value, ``[batch, query, key]``.
+        rows: The permitted sizes of the axis ``batch``.
+        query_positions: The queries that it was called with, ``[query]``.
+        key_positions: The keys that it was called with, ``[key]``.
+
+    Raises:
+        HeadToHeadError: If it is no boolean tensor of the right shape.
+    """
     require_shape(
         masking, "mask", mask, batch=rows, query=len(query_positions), key=len(key_positions)
     )
@@ -271,14 +282,27 @@ class PerMemberMasking(Masking):
 
     def mask(
         self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor
-    ) -> Tensor | None:
-        """Return the masks of all members, ``[member · sentence, query, key]``.
+    ) -> Tensor:
+        """Return the masks of all members, ``[member · sentence, query, key]``; True where a query attends to a key.
 
-        ``lengths`` are those of all members, member after member. A cached decoding step passes a
-        single length for all sentences.
+        A masking that masks nothing contributes a mask of True, so the result is never None.
+
+        Args:
+            role: As in `Masking.mask`.
+            query_positions: Integers ``[query]``.
+            key_positions: Integers ``[key]``.
+            lengths: Lengths of the sentences of all members, member after member, ``[member · sentence]``; or the
+                single length of all sentences, ``[1]``, in a step of cached decoding. The result then has one
+                sentence per member.
+
+        Raises:
+            HeadToHeadError: If a masking returns no boolean tensor of the right shape.
         """
-        rows = lengths.view(-1, 1)
-        rows = rows.expand(self.members, 1) if len(lengths) == 1 else rows.view(self.members, -1)
+        if len(lengths) == 1:
+            rows = lengths.view(1, 1).expand(self.members, 1)
+        else:
+            rows = lengths.view(self.members, -1)
+        # rows: [member, sentence]
         masks = []
         for number, part in enumerate(self.parts):
             group_lengths = self.index_of.take(rows, number)
@@ -288,6 +312,7 @@ class PerMemberMasking(Masking):
             else:
                 sizes = (1, group_lengths.numel())
                 require_mask(part, mask, sizes, query_positions, key_positions)
+            # [member · sentence of the group or 1, query, key] to [member of the group or 1, sentence or 1, query, key]
             sentences = 1 if len(mask) == 1 else group_lengths.shape[1]
             masks.append(mask.view(-1, sentences, *mask.shape[1:]))
         shape = (rows.shape[1], len(query_positions), len(key_positions))

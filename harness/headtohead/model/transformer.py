@@ -159,7 +159,9 @@ class Transformer(nn.Module):
             target_lengths: Tokens without padding, ``[member, batch]``.
 
         Raises:
-            HeadToHeadError: If a sequence is longer than the maximum length of an encoding or a masking.
+            HeadToHeadError: If a sequence is longer than the maximum length of a positional encoding or an attention,
+                or the batch has more rows than the maximum of an encoding that counts rows; and if a plugin returns a
+                tensor of a wrong shape.
         """
         batch = self.batch_of(source, source_lengths, target, target_lengths)
         return self.project(self.hidden(batch))
@@ -200,12 +202,16 @@ class Transformer(nn.Module):
         return batch.source[:, :, : int(lengths.max())], lengths
 
     def encode(self, source: Tensor, lengths: Tensor, observe: Observe | None = None) -> Tensor:
-        """Return the encoder's output, ``[member, batch, time, d_model]``."""
+        """Return the encoder's output, ``[member, batch, time, d_model]``.
+
+        Raises:
+            HeadToHeadError: As `forward`.
+        """
         time = source.shape[-1]
         self._check("encoder", source.shape[1], time)
         sampled = self._sample_positions("encoder", source)
-        span = (0, time)
-        contexts = self._attention_context("encoder", span, span, lengths, sampled, source)
+        span = Span(0, time)
+        contexts = self._attention_contexts("encoder", span, span, lengths, sampled, source)
         embedding = self.source_embedding or self.target_embedding
         x = self._embed(source, embedding, "encoder", 0, observe, sampled)
         first_values = None
@@ -224,13 +230,13 @@ class Transformer(nn.Module):
         observe: Observe | None = None,
     ) -> Tensor:
         """Return the decoder's output, ``[member, batch, time, d_model]``; a decoder-only model has no memory."""
-        span = (0, target.shape[-1])
-        self._check("decoder", target.shape[1], span[1])
+        span = Span(0, target.shape[-1])
+        self._check("decoder", target.shape[1], span.count)
         sampled = self._sample_positions("decoder", target)
-        self_contexts = self._attention_context("decoder", span, span, lengths, sampled, target)
+        self_contexts = self._attention_contexts("decoder", span, span, lengths, sampled, target)
         cross_contexts = None
         if memory is not None and memory_lengths is not None:
-            cross_contexts = self._cross_context(span, span[1], lengths, memory, memory_lengths)
+            cross_contexts = self._cross_contexts(span, lengths, memory, memory_lengths)
             memory = memory.flatten(1, 2)
         x = self._embed(target, self.target_embedding, "decoder", 0, observe, sampled)
         first_values: FirstValues = (None, None)
@@ -280,14 +286,15 @@ class Transformer(nn.Module):
         self._check("decoder", rows, length)
         # All rows have the same length, so they share a mask.
         lengths = memory_lengths.new_full((1,), length)
-        span = position, tokens.shape[-1]
-        self_contexts = self._step_context("decoder", span, (0, length), lengths, tokens)
+        queries = Span(position, tokens.shape[-1])
+        self_contexts = self._step_contexts("decoder", queries, Span(0, length), lengths, tokens)
         cross_contexts = None
         if memory is not None:
             keys = memory.shape[2] if self.attends_to_source else length
             self._check("cross", rows, max(length, keys))
             key_lengths = memory_lengths if self.attends_to_source else lengths
-            cross_contexts = self._step_context("cross", (position, 1), (0, keys), key_lengths)
+            query = Span(position, 1)
+            cross_contexts = self._step_contexts("cross", query, Span(0, keys), key_lengths)
             memory = memory.flatten(1, 2)
         first_cache, _ = caches[0]
         x = self._embed(tokens, self.target_embedding, "decoder", position, cache=first_cache)
@@ -297,16 +304,16 @@ class Transformer(nn.Module):
             x, first_values = layer(x, memory, contexts, caches[index], first_values=first_values)
         return self._finish(x, self.decoder_norm, "decoder", tokens)
 
-    def _step_context(
+    def _step_contexts(
         self,
         role: str,
-        queries: tuple[int, int],
-        keys: tuple[int, int],
+        queries: Span,
+        keys: Span,
         lengths: Tensor,
         ids: Tensor | None = None,
     ) -> list[AttentionContext]:
-        """Return the contexts of a decoding step; a mask of True becomes None."""
-        contexts = self._attention_context(role, queries, keys, lengths, ids=ids)
+        """Return the contexts of a decoding step, as `_attention_contexts`; a mask of True becomes None on a CPU."""
+        contexts = self._attention_contexts(role, queries, keys, lengths, ids=ids)
         for index, context in enumerate(contexts):
             mask = context.mask
             # On CUDA, the test would wait for the device.
@@ -468,11 +475,26 @@ class Transformer(nn.Module):
         return converted
 
     def _check(self, role: str, rows: int, length: int) -> None:
+        """Check a number of batch rows and of positions against the maximums of the entries of a role.
+
+        Raises:
+            HeadToHeadError: If one of them is exceeded.
+        """
         for bound in self.bounds[role]:
             bound.check(length, rows)
 
     def _sample_positions(self, role: str, ids: Tensor) -> Tensor | None:
-        """Return sampled positions ``[member · batch, time]``; None for an encoding without."""
+        """Return sampled positions of a training step, ``[member · batch, time]``.
+
+        They are sampled for the whole batch when its first microbatch arrives, and kept until its last one; each
+        microbatch gets those of its rows. So the microbatches of a batch must come in order.
+
+        Returns:
+            None outside training, and for an encoding that does not sample positions.
+
+        Raises:
+            HeadToHeadError: If the encoding returns positions of a wrong shape.
+        """
         positional = self.positional(role)
         if not self.training or "draw" not in positional.mechanisms:
             return None
@@ -503,16 +525,28 @@ class Transformer(nn.Module):
             self._ranges[key] = Range(positions, positions.unsqueeze(0), positions.unsqueeze(1))
         return self._ranges[key]
 
-    def _attention_context(
+    def _attention_contexts(
         self,
         role: str,
-        queries: tuple[int, int],
-        keys: tuple[int, int],
+        queries: Span,
+        keys: Span,
         lengths: Tensor,
         sampled: Tensor | None = None,
         ids: Tensor | None = None,
     ) -> list[AttentionContext]:
-        """Return the context of all layers, or those of the first layers if maskings alternate."""
+        """Return one context for all layers, or those of the first layers, which repeat, if maskings alternate.
+
+        Args:
+            role: ``"encoder"``, ``"decoder"`` or ``"cross"``.
+            queries: Positions of the queries.
+            keys: Positions of the keys.
+            lengths: Keys without padding, ``[member, batch]``; ``[1]`` for one length of all rows.
+            sampled: Sampled positions of queries and keys, ``[member · batch, time]``; None for the actual ones.
+            ids: Ids of the queries' tokens, ``[member, batch, query]``; None in cross-attention.
+
+        Raises:
+            HeadToHeadError: If a masking returns no boolean tensor of the right shape.
+        """
         query = self._positions(*queries, lengths.device)
         key = self._positions(*keys, lengths.device)
         query_positions, key_positions = query.row, key.row
@@ -528,6 +562,7 @@ class Transformer(nn.Module):
             if mask is not None:
                 rows = (1, self.members, lengths.numel())
                 require_mask(part, mask, rows, query.positions, key.positions)
+                # [rows, query, key] to [member or 1, batch or 1, 1, query, key]
                 members = 1 if len(mask) == 1 else self.members
                 mask = mask.view(members, -1, 1, *mask.shape[1:])
             context = AttentionContext(
@@ -541,18 +576,38 @@ class Transformer(nn.Module):
             contexts.append(context)
         return contexts
 
-    def _cross_context(
+    def _cross_contexts(
         self,
-        queries: tuple[int, int],
-        length: int,
+        queries: Span,
         lengths: Tensor,
         memory: Tensor,
         memory_lengths: Tensor,
     ) -> list[AttentionContext]:
-        keys = memory.shape[2] if self.attends_to_source else length
-        self._check("cross", memory.shape[1], max(length, keys))
-        key_lengths = memory_lengths if self.attends_to_source else lengths
-        return self._attention_context("cross", queries, (0, keys), key_lengths)
+        """Return the contexts of cross-attention, whose keys are the encoder's output or the decoder's own positions.
+
+        Args:
+            queries: All positions of the decoder, from 0.
+            lengths: Target tokens without padding, ``[member, batch]``.
+            memory: The encoder's output, ``[member, batch, time, d_model]``.
+            memory_lengths: Source tokens without padding, ``[member, batch]``.
+
+        Raises:
+            HeadToHeadError: If target or source exceed the maximum length of an entry of cross-attention.
+        """
+        keys = queries
+        key_lengths = lengths
+        if self.attends_to_source:
+            keys = Span(0, memory.shape[2])
+            key_lengths = memory_lengths
+        self._check("cross", memory.shape[1], max(queries.count, keys.count))
+        return self._attention_contexts("cross", queries, keys, key_lengths)
+
+
+class Span(NamedTuple):
+    """Consecutive positions."""
+
+    start: int
+    count: int
 
 
 class Range(NamedTuple):

@@ -3,7 +3,7 @@
 A change is a difference between the two configurations as written, so that values which derive from others follow
 them, such as ``d_ff: 4x``. Each change is added to the first configuration and taken from the second. A change without
 an effect when added and with a large effect when taken may work only together with others. Two configurations that
-differ in n changes need 2n + 2 variants.
+differ in n changes need at most 2n + 2 variants.
 """
 
 from __future__ import annotations
@@ -118,7 +118,21 @@ def expand_between(
 ) -> tuple[list[Variant], list[ContrastRecord]]:
     """Return both configurations with every change added to the first or taken from the second, and their contrasts.
 
-    ``names`` are the display names of the configurations, and ``match`` is the count that ``d_ff`` is widened to match.
+    Equal configurations become one variant: one change gives 2 variants, two changes give 4, and n ≥ 3 changes give
+    2n + 2.
+
+    Args:
+        start: The first configuration, with the slug ``from``.
+        end: The second configuration, with the slug ``to``.
+        names: The display names of both configurations.
+        changes: The fields of each change, as `changes_between` returns them; not empty.
+        match: The count that ``d_ff`` is widened to match.
+
+    Returns:
+        The variants, and two contrasts per change: first those of all added changes, then those of all taken ones.
+
+    Raises:
+        HeadToHeadError: If a configuration with some of the changes is invalid.
     """
     start_name, end_name = names
     points = _Points(start, end, changes, match)
@@ -156,8 +170,10 @@ class _Points:
         self.changes = changes
         self.match = match
         self.variants: dict[frozenset[str], Variant] = {}
-        self.start_labels = {name: _value(start, fields) for name, fields in changes.items()}
-        self.end_labels = {name: _value(end, fields) for name, fields in changes.items()}
+        self.start_labels = {
+            name: _label_of_fields(start, fields) for name, fields in changes.items()
+        }
+        self.end_labels = {name: _label_of_fields(end, fields) for name, fields in changes.items()}
 
     def effect(self, name: str) -> AxisEffect:
         """Return the labels of a change in both configurations."""
@@ -246,7 +262,13 @@ def _dependent_fields(field: FieldPath) -> Group:
 def _named_groups(
     groups: Mapping[str, Sequence[str]], location: SourceLocation
 ) -> dict[FieldPath, Group]:
-    """Return the group of each field that the file puts into a group."""
+    """Return the group of each field that the file puts into a group.
+
+    A path of a section, such as ``train``, stands for all its fields.
+
+    Raises:
+        HeadToHeadError: If a path is no field, or a field belongs to two groups.
+    """
     name_of: dict[FieldPath, str] = {}
     for name, paths in groups.items():
         for position, dotted in enumerate(paths):
@@ -271,16 +293,23 @@ def _named_groups(
     return {field: Group(name, tuple(fields_of[name])) for field, name in name_of.items()}
 
 
-def _value(builder: ConfigBuilder, fields: Sequence[FieldPath]) -> Scalar:
-    """Return the label of these fields: ``4x`` as written, other values with their defaults."""
+def _label_of_fields(builder: ConfigBuilder, fields: Sequence[FieldPath]) -> Scalar:
+    """Return the label of a change in a configuration: the values of the change's fields.
+
+    ``model.d_ff`` is as written, such as ``4x``; other values are resolved. A field without a value is ``nothing``. The
+    label of one field has the type of its value. Several fields are joined to a text, such as ``epochs 3, steps
+    nothing``.
+    """
     config = builder.build()
     labels = []
     for field in fields:
-        label = label_at(config, field)
+        label: Scalar
         if field == DATASET:
             label = entry_label(EntryConfig(name=config.data.dataset, options=config.data.options))
         elif field == ("model", "d_ff"):
-            label = builder.value(*field) or label
+            label = builder.value(*field) or label_at(config, field)
+        else:
+            label = label_at(config, field)
         labels.append("nothing" if label in ("", None) else label)
     if len(labels) == 1:
         return labels[0]

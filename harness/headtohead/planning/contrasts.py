@@ -354,7 +354,14 @@ def _select(
     condition: FindCondition,
     location: SourceLocation,
 ) -> Variant:
-    """Return the variant with these axis values; other axes have the baseline's values."""
+    """Return the variant of one side of a contrast: the only one with these axis values.
+
+    If several variants have them, it is the one with the baseline's values on all other axes. Without values, it is the
+    baseline.
+
+    Raises:
+        HeadToHeadError: If an axis or a value is invalid, or if no variant or several are left.
+    """
     if not when:
         return baseline
     is_selected = condition(when, location)
@@ -378,7 +385,13 @@ def _select(
 def _check_lengths(
     declared: ContrastDeclaration, primary: str, buckets: Sequence[int], location: SourceLocation
 ) -> None:
-    """Raise an error for lengths that are not whole buckets, or of a metric without scores by length."""
+    """Check the lengths of both sides of a declared contrast against the metrics of these sides.
+
+    Without ``against_lengths``, ``lengths`` apply to both sides; a contrast without lengths is valid.
+
+    Raises:
+        HeadToHeadError: If the lengths are not whole buckets, or a side's metric has no scores by length.
+    """
     metric = declared.metric or primary
     against_field = "against_lengths" if declared.against_lengths else "lengths"
     for field, metric_of_side in (
@@ -393,11 +406,28 @@ def _check_lengths(
 def _check_length_range(
     lengths: tuple[int, int], metric: str, buckets: Sequence[int], location: SourceLocation
 ) -> None:
+    """Check the first and last source length of one side of a contrast.
+
+    Only scores of the test split that are computed from counts of its sentences exist by source length.
+
+    Args:
+        lengths: First and last length, both included.
+        metric: Name of the side's metric, with its split.
+        buckets: Last length of each bucket, ``evaluate.buckets``.
+        location: Location of the lengths in the file.
+
+    Raises:
+        HeadToHeadError: If the metric has no score by length, or the lengths do not start and end with a bucket.
+    """
     entry = find(metric)
     is_by_length = entry is not None and entry.pool is not None
-    if not is_by_length or not metric.startswith("test/") or metric.endswith(UNPADDED):
+    if not is_by_length or not metric.startswith("test/"):
         raise location.error(
-            f"{metric} has no score by source length; use a metric of the test split"
+            f"{metric} has no score by source length; use a score of test sentences, such as test/loss"
+        )
+    if metric.endswith(UNPADDED):
+        raise location.error(
+            f"{metric} has no score by source length; use {metric.removesuffix(UNPADDED)}"
         )
     starts = [1, *(bound + 1 for bound in buckets)]
     low, high = lengths

@@ -124,20 +124,25 @@ def expand(loaded: LoadedExperiment, datasets: PreparedDataSets | None = None) -
             between fields exclude combinations.
 
     Raises:
-        HeadToHeadError: For an invalid axis, value or exclusion, with its location in the file, and for a baseline
-            or one of the configurations of ``between`` that cannot run.
+        HeadToHeadError: With its location in the file: for a block without exactly one kind; for an invalid axis,
+            value, exclusion or declared contrast; for a block or section beside ``between`` that it excludes; for a
+            baseline or a configuration of ``between`` that cannot run; for ``between`` with equal configurations or
+            too many runs; and if the primary metric requires translations that the baseline, or with ``between`` any
+            variant, does not have.
     """
     blocks = []
     for number, content in enumerate(loaded.file.design):
         blocks.append(_block(content, loaded.location("design", number)))
-    for block in blocks:
-        if block.kind == "between":
-            design = _expand_between(loaded, datasets, block.content, block.location)
-            return _with_translation_notes(design, loaded)
-    axes = Axes(loaded)
-    for block in blocks:
-        axes.add_block(*block)
-    return _with_translation_notes(axes.design(datasets), loaded)
+    if any(block.kind == "between" for block in blocks):
+        _refuse_beside_between(loaded)
+        (block,) = blocks
+        design = _expand_between(loaded, datasets, block.content, block.location)
+    else:
+        axes = Axes(loaded)
+        for block in blocks:
+            axes.add_block(*block)
+        design = axes.design(datasets)
+    return _with_translation_notes(design, loaded)
 
 
 def _block(content: DesignBlock, location: SourceLocation) -> Block:
@@ -310,7 +315,16 @@ class Axes:
         return builder
 
     def add_block(self, kind: str, content: Mapping[str, Any], location: SourceLocation) -> None:
-        """Add the combinations of a block; the axes of a ``zip`` inside it change together."""
+        """Add the combinations of a block; the axes of a ``zip`` inside it change together.
+
+        Args:
+            kind: ``product``, ``one_at_a_time`` or ``zip``; a ``zip`` is a product with one axis.
+            content: The values of each axis.
+            location: Location of the content in the file.
+
+        Raises:
+            HeadToHeadError: If an axis or a value is invalid, or an axis occurs twice.
+        """
         if kind == ZIP:
             block_location = SourceLocation(location.source, location.path[:-1])
             self.add_block("product", {ZIP: content}, block_location)
@@ -348,7 +362,14 @@ class Axes:
         self.products.append(Product(tuple(axes), keys))
 
     def choices(self, axes: Any, location: SourceLocation) -> list[Values]:
-        """Return the values of an axis, or of axes that change together, with lists of equal length."""
+        """Return the values of an axis, or of axes that change together, with lists of equal length.
+
+        New axes are added to those of the design.
+
+        Raises:
+            HeadToHeadError: If ``axes`` is no mapping or empty, an axis or a value is invalid, ``sizes`` set the field
+                of an axis, the lists have different lengths, or a value occurs twice.
+        """
         if not isinstance(axes, Mapping) or not axes:
             raise location.error(
                 f"expected a mapping of axes with lists of values, got {shown(axes)}"
@@ -384,7 +405,11 @@ class Axes:
         return choices
 
     def _assign_sizes(self) -> None:
-        """Check the fields of ``sizes``, and set those of the first size."""
+        """Check the fields of ``sizes``, and set those of the first size in the baseline.
+
+        Raises:
+            HeadToHeadError: If two sizes set different fields or are equal, or a field or its value is invalid.
+        """
         if not self.sizes[0]:
             return
         sizes = [values[SIZE_AXIS].value for values in self.sizes]
@@ -448,21 +473,27 @@ class Axes:
         return builder, match
 
     def _label(self, axis: str, cell: _Cell) -> Scalar:
-        """Return the label of an axis value: names and multiples as written, other values as resolved."""
+        """Return the label of a combination on an axis; None for the axis ``recipe`` without any recipe.
+
+        The axes ``data``, ``recipe`` and ``size`` have labels of their own. Names of components and a text for
+        ``model.d_ff``, such as ``4x``, are as written; all other values are as resolved.
+        """
         written = cell.written.get(axis)
         if axis == MATCH_AXIS:
             return cell.match
         if axis == RECIPE_AXIS:
             recipe = written or self.recipe
             return label_of_parts(*recipe, "name") if recipe else None
-        if axis == SIZE_AXIS and written:
-            return self._size_label(written.value)
+        if axis == SIZE_AXIS:
+            return self._size_label(cell.written[axis].value)
         if axis == DATA_AXIS:
+            # A combination that does not set the axis has the baseline's data, and so the baseline's label, unless
+            # another axis, such as recipe, changes the data.
             if written is None and cell.config.data == self.baseline.config.data:
                 written = self.baseline.written.get(axis)
             return label_of_parts(*written, "dataset") if written else cell.config.data.dataset
-        is_kept = axis in COMPONENTS or axis == "model.d_ff"
-        if written and is_kept and isinstance(written.value, str):
+        is_label_as_written = axis in COMPONENTS or axis == "model.d_ff"
+        if written and is_label_as_written and isinstance(written.value, str):
             return written.value
         return label_at(cell.config, tuple(axis.split(".")))
 
@@ -483,8 +514,12 @@ def _expand_between(
     block: BetweenDesign,
     location: SourceLocation,
 ) -> Design:
-    """Return both configurations, and every change added to the first and taken from the second."""
-    _refuse_beside_between(loaded)
+    """Return both configurations, and every change added to the first and taken from the second.
+
+    Raises:
+        HeadToHeadError: If the configurations are equal or one of them cannot run, if a group of fields is invalid, if
+            ``match`` widens ``model.d_ff`` although it is a change, or if there are too many runs.
+    """
     file = loaded.file
     start = _end_builder(loaded, block.start, location.child(START))
     end = _end_builder(loaded, block.end, location.child(END))
@@ -529,7 +564,7 @@ def _expand_between(
 
 
 def _refuse_beside_between(loaded: LoadedExperiment) -> None:
-    """Raise if the file has another block or a section that ``between`` excludes."""
+    """Raise a `HeadToHeadError` if the file has another block or a section that ``between`` excludes."""
     file = loaded.file
     if len(file.design) > 1:
         raise loaded.location("design").error(

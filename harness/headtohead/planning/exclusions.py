@@ -56,7 +56,12 @@ class Incompatibilities:
     ) -> tuple[list[Variant], list[ExcludedRecord]]:
         """Return the variants that run, and the others with their reasons.
 
-        It is an error if a variant does not run that is ``required``, by its slug with a description and a location.
+        Args:
+            variants: All combinations of the design.
+            required: By slug, the variants that must run, each with a description and its location in the file.
+
+        Raises:
+            HeadToHeadError: If a required variant does not run.
         """
         running: list[Variant] = []
         excluded: list[ExcludedRecord] = []
@@ -114,7 +119,12 @@ class Incompatibilities:
         return tuple(notes)
 
     def condition(self, when: Mapping[str, Any], location: SourceLocation) -> Condition:
-        """Return a predicate that holds for the combinations with these axis values."""
+        """Return a predicate that holds for the combinations with these axis values.
+
+        Raises:
+            HeadToHeadError: If there are no values, one of them is of the axis ``recipe``, or an axis or a value is
+                invalid.
+        """
         if not when:
             raise location.error(NO_VALUES)
         if RECIPE_AXIS in when:
@@ -126,7 +136,11 @@ class Incompatibilities:
         return lambda variant: all(holds(variant) for holds in conditions)
 
     def _with_values(self, when: Mapping[str, Any], location: SourceLocation) -> RunConfig:
-        """Return the starting configuration with the values of all axes but the match and the data."""
+        """Return the starting configuration with the values of all axes but the match and the data.
+
+        Raises:
+            HeadToHeadError: If an axis is unknown, or the configuration is invalid.
+        """
         builder = self.start.copy()
         for axis in sorted(when, key=assignment_order):
             if axis in (MATCH_AXIS, DATA_AXIS):

@@ -161,7 +161,11 @@ def _numbers(numbers: Iterable[int], separator: str) -> str:
 
 
 def _tuning_lines(tuning: Tuning) -> Iterator[str]:
-    """Yield the settings that every variant is trained with, and why the sweep may miss the best one."""
+    """Yield a line about the sweep, and another one if its settings are too coarse to find the best one.
+
+    The first line has the settings that the sweep tries for every variant, and the progress of the sweep. Further
+    settings that only some variants try, beyond a best value at the edge, are left out.
+    """
     first, *others = tuning.settings.values()
     names = []
     for setting in first:

@@ -123,7 +123,11 @@ class Tuning:
         return self.is_chosen and not self.without_result
 
     def chosen(self, slug: str) -> TuningSetting:
-        """Return the best setting of a variant."""
+        """Return the best setting of a variant.
+
+        Raises:
+            KeyError: If no setting of the variant is chosen; see ``is_chosen``.
+        """
         for setting in self.settings[slug]:
             if setting.values == self.variants[slug].chosen:
                 return setting

@@ -80,7 +80,10 @@ class Planner:
         self.design = expand(loaded, self.datasets)
 
     def plan(self, existing: ExistingRuns | None, look: int | None = None) -> Plan:
-        """Return the plan.
+        """Return the plan of the experiment at the present state of its runs.
+
+        With ``tune``, the plan contains the sweep as `Plan.tuning`. Its variants have the settings that the sweep
+        chose once every variant has a chosen setting; before, they have those of the file.
 
         Args:
             existing: The runs that the plan may use; None ignores all.
@@ -95,8 +98,10 @@ class Planner:
         sequential = self.loaded.sequential
         if sequential is not None:
             looks = Looks.planned(sequential.looks, sequential.at_most)
-            seeds = look or self._present_look(looks, existing)
-            design = replace(design, seeds=self.loaded.seeds[:seeds])
+            num_seeds = look
+            if num_seeds is None:
+                num_seeds = self._present_look(looks, existing)
+            design = replace(design, seeds=self.loaded.seeds[:num_seeds])
         if self.loaded.file.tune is None:
             return self._pass_through(self.loaded, design, existing, looks)
         tuning = self._tune(design, existing)
@@ -104,7 +109,11 @@ class Planner:
         return self._pass_through(self.loaded, tuned_design, existing, looks, tuning)
 
     def _present_look(self, looks: Looks, existing: ExistingRuns | None) -> int:
-        """Return the number of seeds of the first look with all seeds of the experiment's record."""
+        """Return the number of seeds of the first look with all seeds of the experiment's record.
+
+        It is that of the first look if existing runs are ignored, or if the record is missing or damaged; and that of
+        the last look if the record has more seeds than any look.
+        """
         if existing is None:
             return looks.seeds[0]
         try:

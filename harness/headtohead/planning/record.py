@@ -14,6 +14,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.planning.lookup import PlannedRun
 from headtohead.planning.notes import notes_of
 from headtohead.planning.plan import Plan
+from headtohead.plugins.reads import Read
 from headtohead.plugins.registry import Registered, current
 from headtohead.plugins.sources import name_in_project, source_name
 from headtohead.schema.run_config import RunConfig
@@ -92,13 +93,8 @@ def plugin_records(config: RunConfig, project: Path) -> tuple[PluginRecord, ...]
 
 
 def _plugin_record(entry: Registered, project: Path) -> PluginRecord:
-    reads = []
-    for read in entry.reads:
-        path = None
-        if read.path is not None:
-            # The folder without links: a link may lead to another file later.
-            path = name_in_project(read.path.parent.resolve() / read.path.name, project)
-        reads.append(ReadRecord(name=read.name, path=path, sha256=read.sha256))
+    """Return the record of a plugin entry: its origin, and the hashes of its source and of what it reads."""
+    reads = tuple(_read_record(read, project) for read in entry.reads)
     return PluginRecord(
         family=entry.family,
         name=entry.name,
@@ -107,8 +103,17 @@ def _plugin_record(entry: Registered, project: Path) -> PluginRecord:
         version=entry.version,
         source_sha256=entry.source_sha256,
         source=source_name(entry.entry, project),
-        reads=tuple(reads),
+        reads=reads,
     )
+
+
+def _read_record(read: Read, project: Path) -> ReadRecord:
+    """Return the record of a file or variable that a plugin reads; a variable has no path."""
+    path = None
+    if read.path is not None:
+        # The folder without links: a link may lead to another file later.
+        path = name_in_project(read.path.parent.resolve() / read.path.name, project)
+    return ReadRecord(name=read.name, path=path, sha256=read.sha256)
 
 
 def _stored_record(experiment: Path) -> ExperimentRecord | None:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from headtohead.model.geometry import vocab_sizes
-from headtohead.model.loss import CHUNK_LOGITS, LOGITS_AT_ONCE
+from headtohead.model.loss import max_chunk_logits
 from headtohead.model.members import shape
 from headtohead.planning.compatibility import longest_sequences
 from headtohead.plugins.launcher import Launcher, cpu_cores
@@ -190,16 +190,21 @@ def training_bytes(plan: Plan, run: PlannedRun) -> int:
 
 
 def _fitting(plan: Plan, run: PlannedRun, wanted: int, device: str, memory: int) -> int:
-    """Return the number of members, 1 to ``wanted``, that fit into memory by a formula of their sizes.
+    """Return the estimated number of members that fit into memory, at most ``wanted``.
 
-    A stack that is out of memory nevertheless is halved.
+    It is at least 1, even if a single member does not fit. A stack that is out of memory nevertheless is halved.
+
+    Args:
+        plan: The plan of the run.
+        run: Any run of the stack; its memory is that of every member.
+        wanted: The maximum number.
+        device: ``"cpu"`` or ``"cuda"``.
+        memory: Bytes of memory for the process of the stack, on the device that trains it.
     """
     config = plan.variant_of(run).config
     longest = plan.data_of(run).record["longest"]
     target_words = _target_words(plan, run)
-    chunk = LOGITS_AT_ONCE
-    if device == "cpu":
-        chunk = max(CHUNK_LOGITS, 2 * config.model.d_model * target_words)
+    chunk = max_chunk_logits(config.model.d_model, target_words, is_cuda=device != "cpu")
     training_tokens = _rows(config, longest) * _length(config, longest)
     tokens = max(training_tokens, config.evaluate.batch_size * longest["target"])
     logits = LOGIT_COPIES * min(chunk, wanted * tokens * target_words)

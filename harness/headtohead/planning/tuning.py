@@ -110,7 +110,11 @@ def _is_compared(design: Design, fields: Collection[Field]) -> bool:
 
 
 def _around(design: Design, path: str, location: SourceLocation) -> Sequence[float]:
-    """Return the values of ``auto``: multiples of the value of the baseline that the field can have."""
+    """Return the values of ``auto``: multiples of the value of the baseline that the field can have.
+
+    Raises:
+        HeadToHeadError: If the baseline's value is no number above 0.
+    """
     section, name = min(_fields_of(path))
     value = _value_of(design.variant(design.baseline).config, (section, name))
     if not isinstance(value, int | float) or value <= 0:

@@ -89,7 +89,11 @@ def check_axis(axis: str, values: Sequence[Any], location: SourceLocation) -> No
 
 
 def check_match(value: Any, location: SourceLocation) -> Match:
-    """Return the value of the axis ``match``; another value is an error."""
+    """Return a value of the axis ``match``, which is one of ``MATCHES``.
+
+    Raises:
+        HeadToHeadError: If it is another value.
+    """
     for match in MATCHES:
         if value == match:
             return match

@@ -7,7 +7,7 @@ counted in its family.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -427,23 +427,33 @@ def _mismatch(scores: Scores, contrast: Contrast) -> str:
     """Return why the scores of a contrast cannot be compared; empty if they can.
 
     The weights of comparable variants must add up to 0 in every setting: the differences within one data set can be
-    compared with those within another.
+    compared with those within another. The reason is that of the first setting and its first two groups that violate
+    this. Scores count as those of the first metric of the contrast.
     """
     metric = contrast.metrics[0]
     for setting in contrast.settings:
-        sum_of: dict[str, float] = {}  # by the first variant of comparable ones
-        for side, weight in setting.items():
-            for slug in sum_of:
-                if score_mismatch(scores.frames, slug, side.variant, metric) is None:
-                    sum_of[slug] += weight
-                    break
-            else:
-                sum_of[side.variant] = weight
-        unbalanced = [slug for slug, total in sum_of.items() if abs(total) > BALANCED]
+        weight_of_group: dict[str, float] = {}
+        for group in _comparable_groups(scores.frames, setting, metric):
+            weight_of_group[group[0].variant] = sum(setting[side] for side in group)
+        unbalanced = [slug for slug, weight in weight_of_group.items() if abs(weight) > BALANCED]
+        # All weights of a setting add up to 0, so a group is never unbalanced alone.
         if len(unbalanced) > 1:
             first, second, *_ = unbalanced
             return score_mismatch(scores.frames, first, second, metric) or ""
     return ""
+
+
+def _comparable_groups(frames: Frames, sides: Iterable[Side], metric: str) -> list[list[Side]]:
+    """Return the sides in groups; the scores of each are comparable with those of the first of its group."""
+    groups: list[list[Side]] = []
+    for side in sides:
+        for group in groups:
+            if score_mismatch(frames, group[0].variant, side.variant, metric) is None:
+                group.append(side)
+                break
+        else:
+            groups.append([side])
+    return groups
 
 
 def _estimated(scores: Scores, family: Sequence[ContrastResult]) -> list[ContrastResult]:

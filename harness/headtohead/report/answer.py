@@ -143,6 +143,7 @@ def _by_verdict(analysis: Analysis) -> dict[Verdict, list[ContrastResult]]:
 
 
 def _verdict(analysis: Analysis, contrast: ContrastResult) -> Verdict:
+    """Return the verdict of a contrast as the sentence that fits it, with its size and the expected result, if any."""
     size = ""
     if contrast.size in (WITHIN, BEYOND):
         size = OF_SIZE.format(size=contrast.size_text)
@@ -159,6 +160,7 @@ def _verdict(analysis: Analysis, contrast: ContrastResult) -> Verdict:
 
 
 def _is_against_baseline(analysis: Analysis, contrast: ContrastResult) -> bool:
+    """Return whether a contrast is that of one variant against the baseline; declared ones and factors are not."""
     return contrast.family == "variant" and contrast.against == analysis.frames.baseline
 
 
@@ -350,6 +352,7 @@ def two_way_answer(analysis: Analysis, result: TwoWayResult) -> str:
 
 
 def _counts(counts: Counter[str]) -> dict[str, int]:
+    """Return the counts as the slots of a template; verdicts that do not occur have 0."""
     return {verdict: counts[verdict] for verdict in ("equivalent", "worse", "undecided")}
 
 

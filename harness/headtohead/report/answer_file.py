@@ -70,6 +70,7 @@ def _looks(analysis: Analysis, status: LooksStatus) -> dict[str, Any]:
 
 
 def _collapse(collapse: Collapse) -> dict[str, Any]:
+    """Return the JSON data of the collapsed runs of a variant; ``p`` of the baseline is NaN, written as null."""
     return {
         "collapsed": collapse.collapsed,
         "runs": collapse.runs,
@@ -91,6 +92,7 @@ def _contrasts(analysis: Analysis) -> list[dict[str, Any]]:
 
 
 def _contrast(analysis: Analysis, contrast: ContrastResult) -> dict[str, Any]:
+    """Return the JSON data of a contrast; ``expected`` and ``agreement`` are null without an expected result."""
     fields: dict[str, Any] = {
         "label": contrast_name(analysis, contrast),
         "name": contrast.name,

@@ -20,9 +20,9 @@ DIFFERENCES = (
     "correction over {contrasts}, the whole table; each interval has the level of its step. Undetected does not mean "
     "equal."
 )
-
-
-NOT_TWO_AXES = "the page of h2h card needs an experiment with exactly two axes, data and a component family; this one has {axes}"
+NOT_TWO_AXES = (
+    "a card needs exactly two axes, data and a component family; this experiment has {axes}"
+)
 
 
 def card(report: Report, component: str) -> str:

@@ -298,6 +298,7 @@ def transfer_section(report: Report) -> Section | None:
 
 
 def _transfer_row(transfer: OrderTransfer) -> dict[str, str]:
+    """Return the row of two successive sizes: counts of pairs, with the ranges over resampled seeds."""
     same_order = _part(transfer.same_order, transfer.pairs, transfer.order_range)
     same_verdict = _part(transfer.same_verdict, transfer.pairs, transfer.verdict_range)
     return {
@@ -311,10 +312,12 @@ def _transfer_row(transfer: OrderTransfer) -> dict[str, str]:
 
 
 def _part(count: int, pairs: int, interval: Interval) -> str:
+    """Return a count of the pairs, and on a second line the range of its fraction."""
     return f"{count} of {pairs}\n{_percent(interval.low)} to {_percent(interval.high)}"
 
 
 def _percent(fraction: float) -> str:
+    """Return a fraction in whole percent; everything below 0.5 %, also 0, is ``< 1 %``."""
     return f"{100 * fraction:.0f} %" if fraction >= 0.005 else "< 1 %"
 
 

@@ -95,6 +95,7 @@ def data_properties(data: Mapping[str, Any], has_encoder: bool) -> dict[str, str
 
 
 def _dataset(data: Mapping[str, Any], has_sources: bool) -> str:
+    """Return the dataset with its languages if examples have sources; empty without a dataset."""
     languages = " to ".join(data.get("languages") or ())
     if has_sources and languages and data.get("dataset"):
         return f"{data['dataset']}, {languages}"
@@ -121,17 +122,20 @@ def _leak_label(is_serious: object) -> str:
 
 
 def _dropped(data: Mapping[str, Any]) -> str:
+    """Return how many examples were dropped for each reason; empty if none was."""
     dropped = data.get("dropped") or {}
     return _counts({name.replace("_", " "): dropped[name] for name in dropped if dropped[name]})
 
 
 def _unknown_words(data: Mapping[str, Any], has_sources: bool) -> str:
+    """Return the share of unknown words of the test set by side; empty if it was not measured."""
     rates = (data.get("unk_rate") or {}).get("test")
     percentages = {side: _percent(rate) for side, rate in _of_sides(rates, has_sources).items()}
     return _counts(percentages)
 
 
 def _longest(data: Mapping[str, Any]) -> str:
+    """Return the largest number of tokens by side; empty if it is unknown or 0."""
     longest = data.get("longest") or {}
     return _counts({side: longest[side] for side in longest if longest[side]})
 
@@ -143,6 +147,7 @@ def _of_sides(values: Mapping[str, Any] | None, has_sources: bool) -> dict[str, 
 
 
 def _counts(counts: Mapping[str, Any] | None, form: str = "{}") -> str:
+    """Return names with their counts in ``form``, joined by commas; empty without counts."""
     return ", ".join(f"{name} {form.format(count)}" for name, count in (counts or {}).items())
 
 
@@ -151,6 +156,7 @@ def _percent(fraction: Any) -> str:
 
 
 def _decoding(setting: Mapping[str, Any]) -> str:
+    """Return the method of decoding with its maximum number of tokens, if it has one."""
     text = str(setting["decode"])
     if "max_length" in setting:
         text += f", at most {setting['max_length']} tokens"

@@ -54,6 +54,7 @@ def score_table(report: Report) -> str:
 
 
 def _row(report: Report, slug: str, contrast: ContrastResult | None) -> dict[str, str]:
+    """Return the row of a variant; ``contrast`` is that against the baseline, None for the baseline."""
     analysis = report.analysis
     variant = analysis.frames.by_slug[slug]
     cell = primary_score(report, slug)

@@ -86,6 +86,7 @@ def _layers(variants: Sequence[VariantRecord], data: Mapping[str, Any]) -> str:
 
 
 def _range_text(smallest: str, largest: str) -> str:
+    """Return a range, or its only value if both ends are the same text."""
     return smallest if smallest == largest else f"{smallest} to {largest}"
 
 
@@ -223,6 +224,7 @@ def _settings(report: Report, record: TuningRecord) -> list[Mapping[str, Any]]:
 
 
 def _setting_name(values: Mapping[str, Any]) -> str:
+    """Return the tuned values of a trial, each with the last part of its path as name."""
     names = []
     for path, value in values.items():
         names.append(f"{path.rpartition('.')[2]} {value_text(value)}")
@@ -230,6 +232,7 @@ def _setting_name(values: Mapping[str, Any]) -> str:
 
 
 def _loss(trial: TrialRecord | None, metric: str) -> str:
+    """Return the mean and deviation of a trial; empty without a trial, ``diverged`` for a trial without a mean."""
     if trial is None:
         return ""
     if trial.mean is None:
@@ -283,6 +286,7 @@ def runs_section(report: Report) -> Section:
 
 
 def _lost_run(run: pd.Series) -> dict[str, str]:
+    """Return the row of a run without a result; the steps are a dash if they are unknown."""
     steps = "–"
     if run[["step", "steps"]].notna().all():
         steps = f"{run['step']:.0f} of {run['steps']:.0f}"
@@ -427,6 +431,7 @@ def _text_of(values: Sequence[Any], most: int = MAX_VALUES) -> str:
 
 
 def _text(value: Any) -> str:
+    """Return a value as text: the name of an absolute path, the items of a list separated by spaces, or ``none``."""
     if isinstance(value, list | tuple):
         return " ".join(map(_text, value)) or "none"
     if isinstance(value, str) and value.startswith("/"):

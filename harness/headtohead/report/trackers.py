@@ -60,6 +60,7 @@ def report_files(reports_root: Path, name: str) -> Mapping[str, Path]:
 
 
 def _contrast(report: Report, contrast: ContrastResult) -> AnsweredContrast:
+    """Return a contrast for a tracker; numbers that are missing or not finite are None."""
     left, _ = named_sides(report.analysis, contrast)
     interval = contrast.judgement.interval
     has_interval = interval is not None and math.isfinite(interval.low)

@@ -85,6 +85,7 @@ def _trend_rows(report: Report, training: Convergence) -> list[dict[str, str]]:
 
 
 def _fall(trend: LossTrend) -> str:
+    """Return the fall of the loss in nats and in percent; a dash if it was not measured."""
     if math.isnan(trend.fall):
         return "–"
     percent = f"{100 * trend.fraction:.1f} %".replace("-", "−")
@@ -92,6 +93,7 @@ def _fall(trend: LossTrend) -> str:
 
 
 def _passes(trend: LossTrend) -> str:
+    """Return the passes over the training data; a dash if they are unknown."""
     return "–" if math.isnan(trend.passes) else show_passes(trend.passes)
 
 

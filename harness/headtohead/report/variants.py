@@ -64,6 +64,7 @@ def variant_section(report: Report) -> Section:
 
 
 def _description(report: Report) -> str:
+    """Return what the table compares; differences are within a data set and a size if these vary."""
     if len(report.analysis.frames.by_slug) == 1:
         return SCORES.format(metric=report.metric)
     scope = ""

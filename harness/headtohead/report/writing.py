@@ -216,4 +216,5 @@ def _limited_sides(analysis: Analysis) -> list[Side]:
 
 
 def _spreadsheet_cell(value: Any) -> Any:
+    """Return a text so that no spreadsheet computes it as a formula; other values are unchanged."""
     return spreadsheet_text(value) if isinstance(value, str) else value

@@ -94,6 +94,10 @@ def schedule_ended(analysis: Analysis) -> Iterator[Sentence]:
 
 
 def _trained_little(analysis: Analysis) -> bool:
+    """Return whether a variant whose schedule ended had less than a pass over its data, or unknown passes.
+
+    Also whether the baseline's test loss is not below that of a bigram model, if both are there.
+    """
     training, frames = analysis.convergence, analysis.frames
     if any(not training.trends[slug].passes >= 1 for slug in training.ended):
         return True
@@ -102,6 +106,7 @@ def _trained_little(analysis: Analysis) -> bool:
 
 
 def _ended(analysis: Analysis) -> Sentence:
+    """Return the sentence on the variants whose loss was flat when their schedule ended; there must be one."""
     training = analysis.convergence
     slugs = training.ended
     passes = [training.trends[slug].passes for slug in slugs]

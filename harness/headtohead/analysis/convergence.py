@@ -139,7 +139,10 @@ class Convergence:
 
 
 def convergence(frames: Frames, contrasts: Sequence[ContrastResult]) -> Convergence:
-    """Return whether the variants of an experiment trained far enough; ``contrasts`` are the main contrasts."""
+    """Return whether the variants of an experiment trained far enough; ``contrasts`` are the main contrasts.
+
+    Variants that equal another one are left out. Only finished runs have a trend; a variant without one is not judged.
+    """
     done = frames.runs.index[frames.runs["state"] == states.DONE]
     losses = frames.histories[frames.histories["metric"] == LOSS].dropna(subset=["value"])
     finished = losses[losses["run"].isin(done)].sort_values("step", kind="stable")

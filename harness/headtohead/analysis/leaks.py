@@ -52,7 +52,11 @@ class Leak:
 
 
 def leaks(scores: Scores) -> list[Leak]:
-    """Return the leak of the baseline's data and those of other data, each with its variants."""
+    """Return the leak of the baseline's data and those of other data, each with its variants.
+
+    Data without a measured leak, or with a leak of 0, are left out, and so are variants whose runs have no record.
+    Variants of other data with the same clause on their leak are one entry.
+    """
     frames = scores.frames
     baseline_data = [
         slug for slug in frames.by_slug if same_data_set(frames, slug, frames.baseline)
@@ -100,7 +104,10 @@ def largest_effect(metric: str, mean: float, share: float) -> float:
 def _leak(
     scores: Scores, data: Mapping[str, Any], with_data: list[str], named: tuple[str, ...]
 ) -> Leak:
-    """Return a leak with the bound of the first metric that has one, and of the variant with the largest bound."""
+    """Return a leak with the bound of the first metric that has one, and of the variant with the largest bound.
+
+    The primary metric comes before the test loss. Without a finite bound, the leak has no metric and no effect.
+    """
     frames = scores.frames
     for metric in dict.fromkeys([scores.metric, "test/loss"]):
         effects = _effects(scores, metric, data, with_data)

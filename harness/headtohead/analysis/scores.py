@@ -146,7 +146,10 @@ class Scores:
         return collapses
 
     def _collapse(self, slug: str, runs: int) -> Collapse:
-        """Return how many of the ``runs`` of a variant collapsed, compared with the baseline."""
+        """Return how many of the ``runs`` of a variant collapsed, compared with the baseline.
+
+        ``p`` is NaN for the baseline. ``runs`` is the number of final validation losses of the variant, at least 1.
+        """
         baseline = self.frames.trained(self.frames.baseline)
         count = len(self.collapsed.get(slug, ()))
         ends = binomtest(count, runs).proportion_ci(CONFIDENCE, "exact")

@@ -101,7 +101,10 @@ def answer(analysis: Analysis) -> str:
 
 
 def _verdict_sentences(analysis: Analysis) -> list[str]:
-    """Return a sentence for each verdict, detected differences first."""
+    """Return a sentence for each verdict, detected differences first.
+
+    The first sentence names the metric, if all contrasts have the same; otherwise every contrast names its own.
+    """
     metrics = {contrast.metric for contrast in analysis.main_contrasts}
     in_metric = ""
     if len(metrics) == 1:
@@ -194,7 +197,14 @@ def _names(sides: Sequence[tuple[str, str]]) -> str:
 
 
 def _power_sentence(analysis: Analysis) -> list[str]:
-    """Return a sentence on the difference that the study detects; none without an open contrast that was tested."""
+    """Return a sentence on the difference that the study detects; none without an open contrast that was tested.
+
+    Open contrasts are undetected and not shown to be within the margin; without any, those with an unclear size. The
+    sentence is about the largest difference of all open ones. There is none if the main contrasts have several
+    metrics.
+
+    Precondition: at least one main contrast.
+    """
     contrasts = analysis.main_contrasts
     metric = contrasts[0].metric
     if any(contrast.metric != metric for contrast in contrasts):
@@ -324,7 +334,10 @@ OTHERS_WITH_LATE_MARGIN = (
 
 
 def two_way_answer(analysis: Analysis, result: TwoWayResult) -> str:
-    """Return the best of all pairs of two crossed axes and the verdicts on the others."""
+    """Return the best of all pairs of two crossed axes and the verdicts on the others.
+
+    Without a comparison (fewer than two seeds) or without others, only the best.
+    """
     metric = analysis.metric
     leader = result.ranking[0]
     best = [combination.name for combination in result.ranking if combination.is_best]

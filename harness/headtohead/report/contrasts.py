@@ -160,7 +160,10 @@ def change_section(report: Report) -> Section | None:
 
 
 def factor_section(report: Report) -> Section | None:
-    """Return the factor contrasts, largest first, and the interactions; None without factor contrasts."""
+    """Return the factor contrasts, largest first, and the interactions; None without factor contrasts.
+
+    If the scores without padding were evaluated, each row also has the difference of these.
+    """
     analysis = report.analysis
     family = analysis.families.factors
     if not family.contrasts:
@@ -231,7 +234,10 @@ def _interactions(contrasts: Sequence[ContrastResult]) -> list[Section]:
 
 
 def two_way_section(report: Report) -> Section | None:
-    """Return the table of all pairs with the ranking, or None without two such axes."""
+    """Return the table of all pairs with the ranking, or None without two such axes.
+
+    A pair without a ranked score has a dash. The background of a cell is darker, the better its mean is.
+    """
     metric, result = report.analysis.metric, report.analysis.two_way
     if result is None:
         return None

@@ -184,7 +184,11 @@ OTHER_SENTENCES = "On the {sentences:,} test sentences of {variant}"
 
 
 def reference_section(report: Report) -> Section | None:
-    """Return the scores without training on the test sets of the variants, or None if nothing is translated."""
+    """Return the scores without training on the test sets of the variants, or None if nothing is translated.
+
+    Without reference points of the baseline, the section says how to compute them. Of the variants with other test
+    sentences, only the best ranked one has a table.
+    """
     analysis, frames = report.analysis, report.analysis.frames
     points = analysis.reference_points.get(frames.baseline)
     if all(variant.config.evaluate.decode == "none" for variant in frames.record.variants):
@@ -246,7 +250,10 @@ def _points(report: Report, points: ReferencePoints, slugs: Sequence[str]) -> li
 
 
 def length_section(report: Report) -> Section:
-    """Return the scores by length of the source."""
+    """Return the scores by length of the source.
+
+    Without scores by length, it has no table; variants without these scores have no row.
+    """
     scores = bucket_scores(report.analysis)
     metric = f"test/{bucket_metric(report.analysis)}"
     rows = []
@@ -275,7 +282,10 @@ FIRST_VARIANTS = f" (the first {MAX_VARIANTS} of the design)"
 
 
 def translation_section(report: Report) -> Section | None:
-    """Return the test examples on which the variants differ most, shortest first; None without saved outputs."""
+    """Return the test examples on which the variants differ most, shortest first; None without saved outputs.
+
+    Of a single variant, there is no column of variants. Examples of a length split are one for each length.
+    """
     outputs = _outputs(report)
     is_by_length = report.record.data.get("split") == "length"
     indices = sample(outputs, is_by_length) if outputs else []
@@ -317,7 +327,15 @@ def _outputs(report: Report) -> dict[str, list[Translation]]:
 def _output_rows(
     report: Report, outputs: Mapping[str, Sequence[Translation]], index: int
 ) -> list[dict[str, str]]:
-    """Return a row for each distinct output for an example: exact ones first, then the most frequent."""
+    """Return a row for each distinct output for an example: exact ones first, then the most frequent.
+
+    The column of variants is missing if there is only one.
+
+    Args:
+        report: The report.
+        outputs: The outputs of each variant, of the same examples; at least one variant.
+        index: Number of the example.
+    """
     titles: dict[tuple[bool, str], list[str]] = {}
     for slug, rows in outputs.items():
         output = rows[index]

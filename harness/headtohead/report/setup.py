@@ -98,7 +98,11 @@ TUNED_AT_THE_EDGE = (
 
 
 def learning_rate(analysis: Analysis) -> str:
-    """Return the learning rate and how it was chosen."""
+    """Return the learning rate and how it was chosen.
+
+    Tuned, an axis, the default, or from the file. The number of variants at the edge of the sweep is named if there are
+    any; it counts a variant that is at the edge of any tuned field.
+    """
     rate = _values(analysis)[LEARNING_RATE]
     tuning = analysis.frames.record.tuning
     if tuning is not None and tuning.variants and LEARNING_RATE in tuning.fields:
@@ -175,7 +179,10 @@ def tuning_section(report: Report) -> Section | None:
 def _tuning_table(
     report: Report, record: TuningRecord, caption: str, lines: Sequence[str]
 ) -> Section:
-    """Return the losses of the tuning runs, a row per variant and a column per setting, the chosen ones shaded."""
+    """Return the losses of the tuning runs, a row per variant and a column per setting, the chosen ones shaded.
+
+    Tuned variants that are not in the study have no row. A setting that a variant did not try is empty.
+    """
     settings = _settings(report, record)
     rows, shade, edges = [], [], []
     for slug, variant in record.variants.items():

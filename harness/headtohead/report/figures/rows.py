@@ -109,7 +109,10 @@ def strip_figure(analysis: Analysis) -> Figure:
 
 
 def _strip_row(analysis: Analysis, slug: str, colour: str) -> Row:
-    """Return the scores of a variant; without a mean and hollow if it is not ranked."""
+    """Return the scores of a variant; without a mean and hollow if it is not ranked.
+
+    A variant that is judged on another metric has the mean in that metric as its note.
+    """
     metric = analysis.metric
     summary = analysis.summaries[slug]
     title = analysis.frames.by_slug[slug].title

@@ -406,7 +406,16 @@ ONE_VARIANT = "the experiment has a single variant"
 
 
 def _no_answer(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> str:
-    """Return why no contrast was tested, with the scores where they can be stated without a comparison."""
+    """Return why no contrast was tested, with the scores where they can be stated without a comparison.
+
+    The first of these that applies: runs without a result; the score of a single ranked variant; the scores of ranked
+    variants on different data; contrasts that are 0 by construction; a single variant; different data; the reason of
+    the first contrast that has one; no contrast.
+
+    Args:
+        analysis: The analysis.
+        contrasts: The main contrasts, none of which has a test; can be empty.
+    """
     states = analysis.frames.runs["state"]
     finished = int(states.isin(RESULTS).sum())
     if finished < len(states):

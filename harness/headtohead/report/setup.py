@@ -255,7 +255,10 @@ SOURCES = {"exclude": "by the experiment file", "incompatible": "incompatible"}
 
 
 def runs_section(report: Report) -> Section:
-    """Return the runs without a result, the excluded combinations, the reused runs and the notes of the plan."""
+    """Return the runs without a result, the excluded combinations, the reused runs and the notes of the plan.
+
+    The tables of runs have at most MAX_ROWS rows each; a table without rows is left out.
+    """
     frames = report.analysis.frames
     lost = frames.runs[frames.runs["state"] != states.DONE]
     reused = frames.runs[frames.runs["reused_from"].notna()]
@@ -344,7 +347,11 @@ ERROR_RATE = (
 
 
 def statistics_section(report: Report) -> Section:
-    """Return the statistical methods and the limits that follow from the number of seeds."""
+    """Return the statistical methods and the limits that follow from the number of seeds.
+
+    Without a tested family, only how intervals are computed. The error rate of the report has a line if it has several
+    families; the ranking of pairs counts as one.
+    """
     analysis, frames = report.analysis, report.analysis.frames
     seeds = len(frames.seeds)
     tested = []
@@ -375,7 +382,10 @@ PLATFORM = re.compile(r"([A-Za-z]+)-.*?(x86_64|aarch64|arm64|AMD64)")
 
 
 def reproduction_section(report: Report) -> Section:
-    """Return the commands, the experiment file, and the versions at planning."""
+    """Return the commands, the experiment file, and the versions at planning.
+
+    An experiment without a recorded file text has no part with it.
+    """
     record = report.record
     file = record.name
     # An experiment that was run with --name is found by its name only.
@@ -428,7 +438,10 @@ def _used_fields(variant: VariantRecord) -> dict[str, Any]:
 
 
 def _text_of(values: Sequence[Any], most: int = MAX_VALUES) -> str:
-    """Return the distinct values as text: a list, or if there are many a range or their number."""
+    """Return the distinct values as text: a list, or if there are more than ``most`` a range or their number.
+
+    ``values`` has at least one value. Only numbers have a range.
+    """
     distinct = list(dict.fromkeys(map(_text, values)))
     if len(distinct) <= most:
         return " / ".join(distinct)

@@ -77,7 +77,7 @@ def runs_html(runs: RunsTable) -> str:
 
 
 def loaded_html(run: LoadedRun) -> str:
-    """Return the title, settings, test scores and pitfalls of a loaded run as HTML."""
+    """Return title, settings, test scores and pitfalls of a loaded run as HTML; without results, no scores."""
     directory = RunDirectory(run.path)
     results = directory.results
     return run_html(directory.record, results.metrics if results else {})

@@ -124,7 +124,10 @@ def _oriented_pairs(axes: Sequence[str], palette: Palette) -> list[tuple[str, st
 
 
 def _scores_by_axis(analysis: Analysis, varied: Sequence[str]) -> pd.DataFrame:
-    """Return the scores of the ranked variants with their seeds and their values of the varied axes."""
+    """Return a row per score of a ranked variant: its seed, and the values of the varied axes as text.
+
+    Without a score, the table has no columns.
+    """
     rows = []
     for slug in analysis.ranked:
         values = analysis.frames.by_slug[slug].axes

@@ -1,6 +1,14 @@
 """The rules of a study: a named function each, the most severe first."""
 
+from collections.abc import Callable
+
+import pytest
+
 from headtohead.analysis.findings.rules import RULES
+from headtohead.analysis.study import Analysis
+from headtohead.errors import HeadToHeadError
+from headtohead.report.card import card
+from headtohead.report.content import Report
 
 
 def test_rules_have_different_names_and_say_when_they_apply() -> None:
@@ -13,3 +21,20 @@ def test_warnings_precede_cautions_and_cautions_precede_notes() -> None:
     order = ["warning", "caution", "note"]
     severities = [rule.severity for rule in RULES]
     assert severities == sorted(severities, key=order.index)
+
+
+def test_without_a_ranked_variant_the_baseline_has_no_pooled_deviation(
+    analysed: Callable[..., Analysis],
+) -> None:
+    states = {(variant, 1): "PLANNED" for variant in ("sinusoidal", "rotary")}
+    analysis = analysed(axes={"positional": ["sinusoidal", "rotary"]}, states=states)
+    assert analysis.ranked == ()
+    (rule,) = [rule for rule in RULES if rule.name == "spread"]
+    (sentence,) = rule.check(analysis)
+    assert "standard deviation" in sentence.text
+    assert "pooled" not in sentence.text
+
+
+def test_a_card_of_other_axes_is_refused(analysed: Callable[..., Analysis]) -> None:
+    with pytest.raises(HeadToHeadError, match="exactly two axes"):
+        card(Report(analysed(axes={"positional": ["sinusoidal", "rotary"]})), "")

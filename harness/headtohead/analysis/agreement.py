@@ -79,7 +79,12 @@ def agreement_of_zero(expect: Expectation) -> Agreement:
 
 
 def agreement(expect: Expectation, difference: Difference, level: float) -> Agreement:
-    """Test a difference against the expected result at ``level``."""
+    """Test a difference against the expected result at ``level``.
+
+    A higher or lower result agrees if the whole interval is beyond ``expect.by``, and disagrees if it is on the other
+    side of it. An equal result agrees if the difference is smaller than ``expect.by``, and disagrees if it is larger.
+    Everything else is undecided, also a difference of a single seed.
+    """
     side_of_zero = _side(difference, 0.0, level)
     direction = {"above": "higher", "below": "lower"}.get(side_of_zero, UNDETECTED)
     size = _size(difference, expect.by, level)
@@ -112,7 +117,7 @@ def agreement(expect: Expectation, difference: Difference, level: float) -> Agre
 
 
 def _size(difference: Difference, limit: float, level: float) -> Size | None:
-    """Return whether a difference is smaller than a limit; None for a limit of 0."""
+    """Return whether the absolute difference is WITHIN the limit, BEYOND it or UNCLEAR; None for a limit of 0."""
     if not limit:
         return None
     if equivalence_p(difference, limit) <= level:
@@ -125,7 +130,10 @@ def _size(difference: Difference, limit: float, level: float) -> Size | None:
 
 
 def _against_published(difference: Difference, published: float | None, level: float) -> str:
-    """Return whether a difference is ``larger`` or ``smaller`` than the published one, in the direction of that one."""
+    """Return whether a difference is ``larger`` or ``smaller`` than the published one, in the direction of that one.
+
+    Empty if nothing or 0 is published, or if the interval contains the published difference.
+    """
     if not published:
         return ""
     side = _side(difference, published, level)
@@ -138,15 +146,19 @@ def _against_published(difference: Difference, published: float | None, level: f
 def _side(difference: Difference, threshold: float, level: float) -> Literal["above", "below", ""]:
     """Return on which side of a threshold the whole interval is; empty if it contains the threshold.
 
-    An interval that is a point requires a sign-flip test that rejects the threshold.
+    It is also empty with fewer than two seeds. An interval is a point if the difference is the same in every seed;
+    then the sign-flip test must also reject the threshold, because a point excludes every other value with any number
+    of seeds.
     """
     if difference.n < 2:
         return ""
     scale = max(abs(difference.mean), abs(threshold))
     excess = float(rounded(difference.mean - threshold, scale))
-    if difference.kind != "varied":
-        sign_flip_p = 2 * difference.smallest_p if excess else 1.0
-        if sign_flip_p > level:
+    is_point = difference.kind != "varied"
+    if is_point:
+        # All differences from the threshold have the same sign: the sign-flip test has its smallest p.
+        smallest_two_sided_p = 2 * difference.smallest_p
+        if not excess or smallest_two_sided_p > level:
             return ""
     half_width = t_quantile(difference.degrees, 1 - level) * difference.error
     if excess > half_width:

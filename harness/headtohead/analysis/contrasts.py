@@ -7,7 +7,7 @@ counted in its family.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -141,12 +141,12 @@ class ContrastResult:
 
     @property
     def value(self) -> str:
-        """The value of ``axis`` as text."""
+        """The value of ``axis`` as text; only for contrasts with an axis."""
         return text(self.record.effects[0].value)
 
     @property
     def against_value(self) -> str:
-        """The value of ``axis`` that ``value`` is compared with, as text."""
+        """The value of ``axis`` that ``value`` is compared with, as text; only for contrasts with an axis."""
         return text(self.record.effects[0].against)
 
     @property
@@ -166,7 +166,7 @@ class ContrastResult:
 
     @property
     def by_seed(self) -> Mapping[int, float]:
-        """The difference of each seed."""
+        """The difference of each seed; empty without a test."""
         return self.estimate.by_seed if self.estimate else {}
 
     @property
@@ -289,7 +289,7 @@ class ContrastResult:
 
     @property
     def difference_text(self) -> str:
-        """The difference with its sign."""
+        """The difference with its sign; a dash without a test."""
         mean = self.paired.mean if self.paired else None
         return show(mean, self.metric, signed=True, like=self.scale)
 
@@ -427,23 +427,33 @@ def _mismatch(scores: Scores, contrast: Contrast) -> str:
     """Return why the scores of a contrast cannot be compared; empty if they can.
 
     The weights of comparable variants must add up to 0 in every setting: the differences within one data set can be
-    compared with those within another.
+    compared with those within another. The reason is that of the first setting and its first two groups that violate
+    this. Scores count as those of the first metric of the contrast.
     """
     metric = contrast.metrics[0]
     for setting in contrast.settings:
-        sum_of: dict[str, float] = {}  # by the first variant of comparable ones
-        for side, weight in setting.items():
-            for slug in sum_of:
-                if score_mismatch(scores.frames, slug, side.variant, metric) is None:
-                    sum_of[slug] += weight
-                    break
-            else:
-                sum_of[side.variant] = weight
-        unbalanced = [slug for slug, total in sum_of.items() if abs(total) > BALANCED]
+        weight_of_group: dict[str, float] = {}
+        for group in _comparable_groups(scores.frames, setting, metric):
+            weight_of_group[group[0].variant] = sum(setting[side] for side in group)
+        unbalanced = [slug for slug, weight in weight_of_group.items() if abs(weight) > BALANCED]
+        # All weights of a setting add up to 0, so a group is never unbalanced alone.
         if len(unbalanced) > 1:
             first, second, *_ = unbalanced
             return score_mismatch(scores.frames, first, second, metric) or ""
     return ""
+
+
+def _comparable_groups(frames: Frames, sides: Iterable[Side], metric: str) -> list[list[Side]]:
+    """Return the sides in groups; the scores of each are comparable with those of the first of its group."""
+    groups: list[list[Side]] = []
+    for side in sides:
+        for group in groups:
+            if score_mismatch(frames, group[0].variant, side.variant, metric) is None:
+                group.append(side)
+                break
+        else:
+            groups.append([side])
+    return groups
 
 
 def _estimated(scores: Scores, family: Sequence[ContrastResult]) -> list[ContrastResult]:
@@ -469,7 +479,10 @@ def _estimated(scores: Scores, family: Sequence[ContrastResult]) -> list[Contras
 
 
 def _with_estimate(scores: Scores, result: ContrastResult, estimate: Estimate) -> ContrastResult:
-    """Return a contrast with its estimate, the verdicts of its settings, and the agreement with the expected result."""
+    """Return a contrast with its estimate, the verdicts of its settings, and the agreement with the expected result.
+
+    The settings of an average are judged as a family of their own; a contrast of a single setting has no such verdicts.
+    """
     judgements: list[Judgement] = []
     if estimate.settings:
         settings = result.contrast.single_settings()
@@ -499,7 +512,11 @@ def _agreement_level(frames: Frames) -> float:
 
 
 def _judged_family(scores: Scores, family: Sequence[ContrastResult]) -> Family:
-    """Judge contrasts as a family; contrasts of the same difference are a single test with a single verdict."""
+    """Judge contrasts as a family; contrasts of the same difference are a single test with a single verdict.
+
+    A contrast without a test is returned unchanged and not counted. The margin of a test is that of its metric, if the
+    mean of the references leaves room for it.
+    """
     first_of: dict[object, ContrastResult] = {}
     for result in family:
         if result.paired is not None:
@@ -544,7 +561,11 @@ def _judged_family(scores: Scores, family: Sequence[ContrastResult]) -> Family:
 
 
 def _with_first_verdicts(family: Family, first_of: Mapping[object, ContrastResult]) -> Family:
-    """Return a family in which every difference has the verdict of the first contrast with this difference."""
+    """Return a family in which every difference has the verdict of the first contrast with this difference.
+
+    ``first_of`` has a contrast for the key of every tested one. Its verdict is exchanged if its sides are. Contrasts
+    without a test are unchanged.
+    """
     results = []
     for result in family.contrasts:
         if result.paired is None:

@@ -44,6 +44,8 @@ SCHEDULE_ENDED = "schedule ended"
 RISING = "rising"
 NOT_JUDGED = "not judged"
 
+TOO_FEW_EVALUATIONS = "too few evaluations near the end"
+
 
 class RunTrend(NamedTuple):
     """The fitted validation loss of a run at the start of the last part, its fall, and the steps of the last part."""
@@ -119,6 +121,7 @@ class Convergence:
         return self._with_verdict(STILL_LEARNING)
 
     def _with_verdict(self, verdict: str) -> tuple[str, ...]:
+        """Return the variants with a verdict, in the order of the design."""
         return tuple(slug for slug, trend in self.trends.items() if trend.verdict == verdict)
 
     @property
@@ -136,7 +139,10 @@ class Convergence:
 
 
 def convergence(frames: Frames, contrasts: Sequence[ContrastResult]) -> Convergence:
-    """Return whether the variants of an experiment trained far enough; ``contrasts`` are the main contrasts."""
+    """Return whether the variants of an experiment trained far enough; ``contrasts`` are the main contrasts.
+
+    Variants that equal another one are left out. Only finished runs have a trend; a variant without one is not judged.
+    """
     done = frames.runs.index[frames.runs["state"] == states.DONE]
     losses = frames.histories[frames.histories["metric"] == LOSS].dropna(subset=["value"])
     finished = losses[losses["run"].isin(done)].sort_values("step", kind="stable")
@@ -166,27 +172,42 @@ def convergence(frames: Frames, contrasts: Sequence[ContrastResult]) -> Converge
 
 
 def _schedule_name(train: TrainConfig) -> str:
+    """Return the name of a schedule, with its final learning rate unless that is 0 or not an option."""
     name = train.schedule.name
     final_lr = train.schedule.options.model_dump().get("final_lr")
     return f"{name} to {final_lr:g}" if final_lr else name
 
 
 def run_trend(steps: NDArray[np.int64], losses: NDArray[np.float64]) -> RunTrend | str:
-    """Return the trend of a run from its evaluations in the order of steps, or why it cannot be measured."""
+    """Fit a line to the losses of the last fifth of a run; the loss at its start is interpolated.
+
+    Returns:
+        The trend. A text that says why it cannot be measured, with fewer than two evaluations, fewer than MIN_STEPS
+        steps, or without evaluations close enough to the start of the last fifth.
+
+    Args:
+        steps: Steps of the evaluations, ascending.
+        losses: Their losses, without NaN.
+    """
     if len(steps) < 2:
         return "fewer than two evaluations"
     end = float(steps[-1])
     if end < MIN_STEPS:
         return f"fewer than {MIN_STEPS} steps"
-    start, length = (1 - LAST_PART) * end, LAST_PART * end
-    after = int(np.searchsorted(steps, start, side="right"))
-    if after == 0 or (steps[after - 1] < start and steps[after] - steps[after - 1] > length):
-        return "too few evaluations near the end"
-    inside = steps > start
-    x = np.append(start, steps[inside])
-    y = np.append(np.interp(start, steps, losses), losses[inside])
-    slope, offset = np.polyfit(x - start, y, 1)
-    return RunTrend(float(offset), float(-slope * length), length)
+    start = (1 - LAST_PART) * end
+    length = LAST_PART * end
+    first_inside = int(np.searchsorted(steps, start, side="right"))
+    if first_inside == 0:
+        return TOO_FEW_EVALUATIONS
+    last_before = first_inside - 1
+    gap = steps[first_inside] - steps[last_before]
+    if steps[last_before] < start and gap > length:
+        return TOO_FEW_EVALUATIONS
+    start_loss = np.interp(start, steps, losses)
+    fitted_steps = np.append(start, steps[first_inside:])
+    fitted_losses = np.append(start_loss, losses[first_inside:])
+    slope, loss = np.polyfit(fitted_steps - start, fitted_losses, 1)
+    return RunTrend(float(loss), float(-slope * length), length)
 
 
 def _variant_trend(
@@ -195,7 +216,16 @@ def _variant_trend(
     run_trends: Mapping[str, RunTrend | str],
     passes: Mapping[str, float],
 ) -> LossTrend:
-    """Return the trend of a variant from those of its finished runs, and from the passes of each run."""
+    """Return the trend of a variant, averaged over its runs with a trend.
+
+    Without such a run it is not judged, for the reason of its first finished run.
+
+    Args:
+        frames: The experiment.
+        slug: A variant with runs of its own.
+        run_trends: The trends of finished runs with a validation loss, or why they cannot be measured.
+        passes: The passes over the training data of each of these runs.
+    """
     runs = [str(run) for run in frames.rows(slug).index if str(run) in run_trends]
     trends: list[RunTrend] = []
     for run in runs:
@@ -234,7 +264,10 @@ def _flat_verdict(frames: Frames, slug: str) -> str:
 def _gaps(
     frames: Frames, contrasts: Sequence[ContrastResult], trends: Mapping[str, LossTrend]
 ) -> tuple[StepGap, ...]:
-    """Return the gaps of the tested contrasts with losses that are comparable to the baseline's."""
+    """Return the gaps of the tested contrasts with losses that are comparable to the baseline's.
+
+    There are none unless the baseline is still learning. A contrast needs a seed in which all sides have a loss.
+    """
     baseline = trends[frames.trained(frames.baseline)]
     if baseline.verdict != STILL_LEARNING:
         return ()

@@ -3,13 +3,13 @@
 A score M that is a mean over examples or tokens, of which a share s is in training, is s L + (1 - s) C with the means L
 of the leaked and C of the clean part. L is at best the best value b of the metric, so C is at most |b - M| / (1 - s)
 away from b, and M is at most s / (1 - s) |b - M| better than C. For a loss, b is 0: the bound is the share s of the
-loss of the clean part.
+loss of the clean part. C is also no worse than the worst value w, so the bound is at most the distance |M - w|.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,7 +52,11 @@ class Leak:
 
 
 def leaks(scores: Scores) -> list[Leak]:
-    """Return the leak of the baseline's data and those of other data, each with its variants."""
+    """Return the leak of the baseline's data and those of other data, each with its variants.
+
+    Data without a measured leak, or with a leak of 0, are left out, and so are variants whose runs have no record.
+    Variants of other data with the same clause on their leak are one entry.
+    """
     frames = scores.frames
     baseline_data = [
         slug for slug in frames.by_slug if same_data_set(frames, slug, frames.baseline)
@@ -84,6 +88,8 @@ def recorded_data(frames: Frames, slug: str) -> Mapping[str, Any]:
 def largest_effect(metric: str, mean: float, share: float) -> float:
     """Return by how much a mean score is at most better than on its clean part, if a share of it is in training.
 
+    It is at most the distance to the worst value, and exactly that without a clean part (``share`` 1).
+
     >>> round(largest_effect("test/exact_match", 0.9, 0.2), 3), round(largest_effect("test/loss", 1.8, 0.1), 3)
     (0.025, 0.2)
     """
@@ -98,10 +104,13 @@ def largest_effect(metric: str, mean: float, share: float) -> float:
 def _leak(
     scores: Scores, data: Mapping[str, Any], with_data: list[str], named: tuple[str, ...]
 ) -> Leak:
-    """Return a leak with the bound of the first metric that has one, and of the variant with the largest bound."""
+    """Return a leak with the bound of the first metric that has one, and of the variant with the largest bound.
+
+    The primary metric comes before the test loss. Without a finite bound, the leak has no metric and no effect.
+    """
     frames = scores.frames
     for metric in dict.fromkeys([scores.metric, "test/loss"]):
-        effects = list(_effects(scores, metric, data, with_data))
+        effects = _effects(scores, metric, data, with_data)
         if not effects or not math.isfinite(max(effects)):
             continue
         margin = frames.record.margins.get(metric)
@@ -113,19 +122,22 @@ def _leak(
     return Leak(leaked_part(data), data["leak"], named)
 
 
-def _effects(
-    scores: Scores, metric: str, data: Mapping[str, Any], slugs: list[str]
-) -> Iterator[float]:
+def _effects(scores: Scores, metric: str, data: Mapping[str, Any], slugs: list[str]) -> list[float]:
+    """Return the `largest_effect` of a leak on the mean of each variant.
+
+    No effect is larger than the distance of the mean to the worst value. Variants without a mean are skipped, and so
+    are scores of a sample of the examples (``test_limit``), whose leaked share is not known. There are no effects for
+    metrics that are not in UNIT_OF, and for data without a leaked share of their unit.
+    """
     shares = data.get("leaked_shares") or {}
     unit = UNIT_OF.get(metric)
     if unit not in shares:
-        return
+        return []
+    effects = []
     for slug in slugs:
+        evaluation = scores.frames.by_slug[slug].config.evaluate
+        is_sample = unit == "examples" and evaluation.test_limit is not None
         mean = scores.frames.summary(slug, metric).mean
-        is_sample = (
-            unit == "examples"
-            and scores.frames.by_slug[slug].config.evaluate.test_limit is not None
-        )
-        if is_sample or math.isnan(mean):  # the share of a sample of the test set is not known
-            continue
-        yield largest_effect(metric, mean, shares[unit])
+        if not is_sample and not math.isnan(mean):
+            effects.append(largest_effect(metric, mean, shares[unit]))
+    return effects

@@ -117,8 +117,8 @@ def compare_orders(
     """Return the fields of `OrderTransfer` from ``pairs`` on; None if every pair has equal means at one of the sizes.
 
     Args:
-        values: Scores at two sizes, ``[2, variant, seed]``.
-        pairs: The variants to compare.
+        values: Scores at two sizes, ``[2, variant, seed]``, of at least three seeds, without NaN.
+        pairs: The indices of the variants to compare; at least one pair.
     """
     means = np.empty((2, len(pairs)))
     p_values = np.empty((2, len(pairs)))
@@ -150,23 +150,33 @@ def _resampled_ranges(differences: NDArray[np.float64]) -> tuple[Interval, Inter
     """Return the ranges over resampled seeds of the fractions of pairs with equal order, and with equal verdict.
 
     Args:
-        differences: The differences of the pairs at two sizes, ``[2, pair, seed]``.
+        differences: The differences of the pairs at two sizes, ``[2, pair, seed]``, of at least one pair and three
+            seeds.
     """
-    _, pairs, seeds = differences.shape
-    chosen = np.random.default_rng(0).integers(seeds, size=(RESAMPLES, seeds))
-    chosen = chosen[np.ptp(chosen, axis=1) > 0]  # a single seed has no variance
-    resampled = differences[..., chosen]
-    means = resampled.mean(axis=-1)
-    # A resample repeats seeds, which lowers its variance by (seeds - 1) / seeds.
+    seeds = differences.shape[-1]
+    drawn = np.random.default_rng(0).integers(seeds, size=(RESAMPLES, seeds))
+    # The differences of a resample of one seed have no variance.
+    chosen = drawn[np.ptp(drawn, axis=1) > 0]  # [resample, seed]
+    resampled = differences[..., chosen]  # [2, pair, resample, seed]
+    means = resampled.mean(axis=-1)  # [2, pair, resample]
+    # The expected variance of a resample is (seeds - 1) / seeds times that of the seeds.
     errors = resampled.std(axis=-1, ddof=1) / (seeds - 1) ** 0.5
-    detected = np.sign(means) * (np.abs(means) >= t.isf(ALPHA / 2, seeds - 1) * errors)
+    smallest_detected = t.isf(ALPHA / 2, seeds - 1) * errors
+    order = np.sign(means)
+    verdict = order * (np.abs(means) >= smallest_detected)
+    return _range(order), _range(verdict)
+
+
+def _range(signs: NDArray[np.float64]) -> Interval:
+    """Return the range, in 95 % of the resamples, of the fraction of pairs with the same sign at both sizes.
+
+    Args:
+        signs: ``[2, pair, resample]``.
+    """
+    fractions = _equal(signs) / signs.shape[1]
     ends = (1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2
-    ranges = []
-    for signs in (np.sign(means), detected):
-        low, high = np.quantile(_equal(signs) / pairs, ends).tolist()
-        ranges.append(Interval(CONFIDENCE, low, high))
-    order_range, verdict_range = ranges
-    return order_range, verdict_range
+    low, high = np.quantile(fractions, ends).tolist()
+    return Interval(CONFIDENCE, low, high)
 
 
 def _equal(signs: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -45,7 +45,10 @@ class ReferenceComparison(NamedTuple):
 
 
 def reference_points(frames: Frames, slug: str) -> ReferencePoints | None:
-    """Return the reference points of a variant's data, or None if they were not computed."""
+    """Return the reference points of a variant's data with its ``test_limit``.
+
+    None if they were not computed, or if its task is a text without metrics per sentence.
+    """
     hashes = {str(value) for value in frames.rows(slug)["data_hash"].dropna()}
     limit = frames.by_slug[slug].config.evaluate.test_limit
     for entry in frames.reference_points:

@@ -26,15 +26,6 @@ from headtohead_judge.paired_tests import CONFIDENCE, Interval, Summary, summari
 VALID_LOSS = "valid/loss"
 OTHER_DATA = "the variants use different data sets"
 
-_CAUSES = {
-    states.PLANNED: "not run",
-    states.LEASED: "not finished",
-    states.RUNNING: "not finished",
-    states.INTERRUPTED: "not finished",
-    states.OOM: "out of memory",
-    states.TIMEOUT: "timed out",
-}
-
 
 class Scores:
     """The scores of all variants in ``metric``, by default the primary metric of the experiment.
@@ -95,6 +86,7 @@ class Scores:
         return cache(self._table)
 
     def _table(self, metric: str, lengths: tuple[int, int] | None) -> ScoreTable:
+        """Return the scores of all trained variants, NaN for collapsed runs; the variants of a data set are a block."""
         blocks = []
         scores = {}
         for data_set in self.data_sets:
@@ -154,7 +146,10 @@ class Scores:
         return collapses
 
     def _collapse(self, slug: str, runs: int) -> Collapse:
-        """Return how many of the ``runs`` of a variant collapsed, compared with the baseline."""
+        """Return how many of the ``runs`` of a variant collapsed, compared with the baseline.
+
+        ``p`` is NaN for the baseline. ``runs`` is the number of final validation losses of the variant, at least 1.
+        """
         baseline = self.frames.trained(self.frames.baseline)
         count = len(self.collapsed.get(slug, ()))
         ends = binomtest(count, runs).proportion_ci(CONFIDENCE, "exact")
@@ -204,7 +199,7 @@ class Scores:
         return abs(bound - mean)
 
     def healthy_summary(self, slug: str, metric: str) -> Summary:
-        """Return mean and standard deviation of a variant over seeds without a collapsed run."""
+        """Return mean and standard deviation of a variant over seeds without a collapsed run, NaN without any."""
         return summarise([*self.healthy(Side(slug, metric)).values()])
 
     @cached_property
@@ -218,10 +213,10 @@ class Scores:
 
     @cached_property
     def missing_seeds(self) -> Mapping[str, str]:
-        """The variants with missing seeds, with the reason."""
+        """The variants with a seed without a score in ``metric``, with the counts by cause of `why_seeds_missing`."""
         reasons = {}
         for slug in self.frames.by_slug:
-            reason = missing_seeds(self.frames, slug, self.metric)
+            reason = why_seeds_missing(self.frames, slug, self.metric)
             if reason is not None:
                 reasons[slug] = reason
         return reasons
@@ -234,7 +229,7 @@ class Scores:
             if record.family != "declared":
                 continue
             for side in record.contrast(self.metric).sides:
-                has_scores = missing_seeds(self.frames, side.variant, side.metric) is None
+                has_scores = why_seeds_missing(self.frames, side.variant, side.metric) is None
                 if has_scores and not self.summaries[side.variant].n:
                     metric_of.setdefault(side.variant, side.metric)
         return metric_of
@@ -360,38 +355,64 @@ class Collapse(NamedTuple):
 
 
 def scores_of(frames: Frames, side: Side) -> dict[int, float]:
-    """Return the scores of a side of a contrast by seed."""
+    """Return the scores of a side of a contrast by seed, those of its source lengths if it has some.
+
+    Seeds without a score are missing; collapsed runs are included.
+    """
     if side.lengths is None:
         return frames.scores(side.variant, side.metric)
     return pooled_scores(frames, side.variant, side.metric, side.lengths)
 
 
 def missing_scores(frames: Frames, side: Side, scores: Mapping[int, float]) -> str | None:
-    """Return which seeds of a side have no score, or None."""
+    """Return how many seeds of a side have no score and why, or how to compute the scores; None if none is missing.
+
+    Args:
+        frames: The experiment.
+        side: A side of a contrast.
+        scores: The scores of the side by seed.
+    """
     missing = [seed for seed in frames.seeds if seed not in scores]
     if missing and side.metric.startswith("heads/"):
         return f"no head ablation; run h2h ablate-heads {frames.record.name}, then h2h report"
-    reason = missing_seeds(frames, side.variant, side.metric)
+    reason = why_seeds_missing(frames, side.variant, side.metric)
     if reason or not missing:
         return reason
     return f"{len(missing)} of {len(frames.seeds)} seeds without {side.metric} at these lengths"
 
 
-def missing_seeds(frames: Frames, slug: str, metric: str) -> str | None:
-    """Return why a variant is not ranked: counts of the seeds without a score by cause, or None."""
+_CAUSES = {
+    states.PLANNED: "not run",
+    states.LEASED: "not finished",
+    states.RUNNING: "not finished",
+    states.INTERRUPTED: "not finished",
+    states.OOM: "out of memory",
+    states.TIMEOUT: "timed out",
+}
+"""Why a seed has no score, by the state of its run; other states are named in lower case."""
+
+
+def why_seeds_missing(frames: Frames, slug: str, metric: str) -> str | None:
+    """Return how many seeds of a variant have no score in a metric: ``2 out of memory, 1 not run of 5 seeds``.
+
+    None if every seed of the experiment has a score. A variant that equals another one has the runs of that one.
+
+    Raises:
+        KeyError: If the experiment has no variant ``slug``.
+    """
     scores = frames.scores(slug, metric)
     rows = frames.rows(slug)
     state_of = dict(zip(rows["seed"].tolist(), rows["state"].tolist(), strict=True))
-    names = {**_CAUSES, states.DONE: f"without {metric}"}
-    causes: Counter[str] = Counter()
+    cause_of = {**_CAUSES, states.DONE: f"without {metric}"}
+    counts: Counter[str] = Counter()
     for seed in frames.seeds:
         if seed not in scores:
             state = state_of.get(seed, states.PLANNED)
-            causes[names.get(state, state.lower())] += 1
-    if not causes:
+            counts[cause_of.get(state, state.lower())] += 1
+    if not counts:
         return None
-    counts = ", ".join(f"{count} {cause}" for cause, count in causes.items())
-    return f"{counts} of {len(frames.seeds)} seeds"
+    by_cause = ", ".join(f"{count} {cause}" for cause, count in counts.items())
+    return f"{by_cause} of {len(frames.seeds)} seeds"
 
 
 def score_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | None:
@@ -402,9 +423,14 @@ def score_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | 
 
 
 def same_data_set(frames: Frames, left: str, right: str) -> bool:
-    """Return whether two variants have the same values of the axes ``data`` and ``size``, dataset and languages.
+    """Return whether two variants have the same dataset, languages, and values of the axes ``data`` and ``size``.
 
-    Number of examples and split can differ. The languages are those of the runs; without a run they are taken as equal.
+    Number of examples and split can differ. The languages are those in the records of the runs. A variant without a
+    record has the same languages as any other, so the relation is not transitive: it can hold for A and B, and for B
+    and C, but not for A and C.
+
+    Raises:
+        KeyError: If the experiment lacks one of the variants.
     """
     data_sets = set()
     languages = set()
@@ -412,9 +438,11 @@ def same_data_set(frames: Frames, left: str, right: str) -> bool:
         variant = frames.by_slug[slug]
         data_sets.add((*comparison_group(variant.axes).items(), variant.config.data.dataset))
         for run in frames.rows(slug).index:
-            if run in frames.records:
-                languages.add(tuple(frames.records[run].data["languages"]))
-    languages.discard(())
+            if run not in frames.records:
+                continue
+            languages_of_run = tuple(frames.records[run].data["languages"])
+            if languages_of_run:  # empty for data without languages, or with unknown ones
+                languages.add(languages_of_run)
     return len(data_sets) == 1 and len(languages) < 2
 
 
@@ -450,7 +478,7 @@ def pooled_scores(
 ) -> dict[int, float]:
     """Return a variant's score over the test sentences of these source lengths, by seed.
 
-    It is empty for metrics that cannot be computed from counts, and for runs without counts.
+    It is empty for metrics that cannot be computed from counts. Runs without counts at these lengths are left out.
     """
     table = frames.buckets
     known = of_test_sentences(metric)
@@ -470,5 +498,7 @@ def pooled_scores(
 
 
 def of_test_sentences(metric: str) -> Metric | None:
-    """Return a metric of the padded test sentences, or None for other metrics."""
-    return find(metric) if metric.startswith("test/") and not metric.endswith(UNPADDED) else None
+    """Return a metric of the padded test sentences; None for other data, no padding, or an unknown metric."""
+    if not metric.startswith("test/") or metric.endswith(UNPADDED):
+        return None
+    return find(metric)

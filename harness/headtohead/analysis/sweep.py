@@ -92,6 +92,7 @@ def _panel(variant: VariantRecord) -> str:
 
 
 def _swept(field: str, metric: str, rows: Sequence[_Row]) -> Sweep | None:
+    """Return the sweep of these rows; None unless they have at least two values, all of them numbers."""
     table = pd.DataFrame(rows, columns=["variant", "panel", "x", "mean", "sd"])
     if table["x"].nunique() < 2 or not pd.api.types.is_numeric_dtype(table["x"]):
         return None

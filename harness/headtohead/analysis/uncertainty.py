@@ -31,6 +31,13 @@ NOT_BY_SENTENCE = "this metric is not computed from single translations"
 Floats = NDArray[np.float64]
 
 
+class SentenceValues(NamedTuple):
+    """The values ``[sentence]`` of each variant by seed; none of any variant if there is a ``reason`` against them."""
+
+    values: Mapping[str, Mapping[int, Floats]]
+    reason: str | None = None
+
+
 class ContrastUncertainty(NamedTuple):
     """A contrast with the interval that includes the sentences; None if not available."""
 
@@ -58,40 +65,37 @@ class Uncertainty:
 
 
 def uncertainty(scores: Scores, contrasts: Sequence[ContrastResult]) -> Uncertainty | None:
-    """Return the sources of uncertainty, or None with fewer than two seeds; ``contrasts`` are the main contrasts.
+    """Return the sources of uncertainty, or None with fewer than two seeds that all variants share.
 
-    Variants that are not ranked, or not comparable with the baseline, and seeds with a collapsed run are omitted; each
-    contrast has its own seeds.
+    The variances of variants and seeds, and the correlation, are those of the shared seeds. The variance of sentences
+    is the mean over variants, each over all its seeds. A contrast has the seeds of its test. Variants that are not
+    ranked, or not comparable with the baseline, and seeds with a collapsed run are omitted.
+
+    Args:
+        scores: The scores of the experiment in the metric of the analysis.
+        contrasts: The main contrasts in this metric; those without a test, or of omitted variants, are left out.
     """
-    frames, metric = scores.frames, scores.metric
-    scores_of_slug: dict[str, dict[int, float]] = {}
-    for slug in scores.ranked:
-        trained = frames.trained(slug)
-        if score_mismatch(frames, trained, frames.baseline, metric) is None:
-            scores_of_slug[trained] = scores.healthy(Side(trained, metric))
+    scores_of_slug = _comparable_scores(scores)
     seeds = shared_seeds([*scores_of_slug.values()])
     if len(seeds) < 2:
         return None
     table = score_matrix([*scores_of_slug.values()], seeds)
-    values = _values_by_sentence(frames, metric, scores_of_slug)
-    reason = None
-    if isinstance(values, str):
-        reason, values = values, {}
+    sentences = _values_by_sentence(scores.frames, scores.metric, scores_of_slug)
     variances = []
     num_sentences = 0
-    for by_seed in values.values():
+    for by_seed in sentences.values.values():
         rows = [*by_seed.values()]
         variances.append(sentence_variance(rows))
-        num_sentences = len(rows[0])
+        num_sentences = len(rows[0])  # of every run
     results = []
     for contrast in contrasts:
         slugs = {side.variant for side in contrast.trained.sides}
         if contrast.paired and slugs <= scores_of_slug.keys():
-            widened = None
-            if values and len(contrast.seeds) > 1:
-                by_sentence = _contrast_by_sentence(contrast, values)
-                widened = with_sentences(contrast.paired, by_sentence)
-            results.append(ContrastUncertainty(contrast, widened))
+            interval = None
+            if sentences.values and len(contrast.seeds) > 1:
+                by_sentence = _contrast_by_sentence(contrast, sentences.values)
+                interval = with_sentences(contrast.paired, by_sentence)
+            results.append(ContrastUncertainty(contrast, interval))
     return Uncertainty(
         variant_sd=_deviation(variant_variance(table)),
         seed_sd=math.sqrt(float(table.var(axis=1, ddof=1).mean())),
@@ -99,18 +103,33 @@ def uncertainty(scores: Scores, contrasts: Sequence[ContrastResult]) -> Uncertai
         num_sentences=num_sentences,
         correlation=intraclass_correlation(table),
         contrasts=tuple(results),
-        reason=reason,
+        reason=sentences.reason,
     )
 
 
+def _comparable_scores(scores: Scores) -> dict[str, dict[int, float]]:
+    """Return the scores by seed, without collapsed runs, of the ranked variants that are comparable with the baseline.
+
+    A variant that equals another one counts once, as that one.
+    """
+    frames = scores.frames
+    scores_of_slug = {}
+    for slug in scores.ranked:
+        trained = frames.trained(slug)
+        if score_mismatch(frames, trained, frames.baseline, scores.metric) is None:
+            scores_of_slug[trained] = scores.healthy(Side(trained, scores.metric))
+    return scores_of_slug
+
+
 def _deviation(variance: float) -> float | None:
+    """Return the standard deviation; None for a negative estimate of a variance."""
     return None if variance < 0 else math.sqrt(variance)
 
 
 def _contrast_by_sentence(
     contrast: ContrastResult, values: Mapping[str, Mapping[int, Floats]]
 ) -> Floats:
-    """Return the values of a contrast ``[seed, sentence]`` from those of each variant."""
+    """Return the values of a contrast ``[seed, sentence]``, from those of its trained variants in all its seeds."""
     total: Floats = np.zeros(())
     for side, weight in contrast.trained.weights.items():
         by_seed = np.array([values[side.variant][seed] for seed in contrast.seeds])
@@ -120,8 +139,17 @@ def _contrast_by_sentence(
 
 def _values_by_sentence(
     frames: Frames, metric: str, scores: Mapping[str, Mapping[int, float]]
-) -> dict[str, dict[int, Floats]] | str:
-    """Return the values ``[sentence]`` of each variant by seed, or why there are none."""
+) -> SentenceValues:
+    """Return the values of the test sentences, or why there are none.
+
+    All runs must have at least two saved translations, of the same sentences, whose values have the score as their
+    mean.
+
+    Args:
+        frames: The experiment.
+        metric: The metric of the scores.
+        scores: The scores by trained variant and seed.
+    """
     num_runs = sum(len(by_seed) for by_seed in scores.values())
     first_sentences = None
     values: dict[str, dict[int, Floats]] = {}
@@ -130,26 +158,31 @@ def _values_by_sentence(
         for seed, score in by_seed.items():
             rows = translations_of(frames, slug, seed)
             if len(rows) < 2:
-                return "a run has fewer than two translations"
+                return SentenceValues({}, "a run has fewer than two translations")
             if len(rows) * num_runs > MAX_SENTENCES:
-                return f"there are more than {MAX_SENTENCES:,} translations"
+                return SentenceValues({}, f"there are more than {MAX_SENTENCES:,} translations")
             sentences = [(row.source, row.references) for row in rows]
             first_sentences = first_sentences or sentences
             if sentences != first_sentences:
-                return "the variants translate different sentences"
+                return SentenceValues({}, "the variants translate different sentences")
             by_sentence = sentence_values(rows, metric)
             if by_sentence is None:
-                return NOT_BY_SENTENCE
+                return SentenceValues({}, NOT_BY_SENTENCE)
             if not math.isclose(by_sentence.mean(), score, rel_tol=1e-6, abs_tol=1e-6):
-                return "the scores are not those of the saved translations"
+                return SentenceValues({}, "the scores are not those of the saved translations")
             values[slug][seed] = by_sentence
-    return values
+    return SentenceValues(values)
 
 
 def sentence_values(rows: Sequence[Translation], metric: str) -> Floats | None:
-    """Return values ``[sentence]`` with the score as their mean, or None for other metrics.
+    """Return values ``[sentence]`` with the score as their mean.
 
-    They are jackknife values; for a mean over sentences, these are the values of the sentences.
+    They are jackknife values; for a mean over sentences, these are the values of the sentences. None for metrics that
+    are not computed from counts of single translations, and for a score that is not defined without one of them.
+
+    Args:
+        rows: Translations of a run; at least two.
+        metric: Name of the metric, with its split.
     """
     entry = of_test_sentences(metric)
     if entry is None or entry.per_example is None or entry.pool is None:

@@ -55,6 +55,7 @@ def named_sides(analysis: Analysis, contrast: ContrastResult) -> tuple[str, str]
 
 
 def _name_of_change(analysis: Analysis, change: ContrastResult) -> str:
+    """Return the name of a single change: axis, both values, and the configuration with the other settings."""
     return f"{change.axis} {change.against_value} → {change.value}, in {end_of(analysis, change)}"
 
 

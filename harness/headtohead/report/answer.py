@@ -101,7 +101,10 @@ def answer(analysis: Analysis) -> str:
 
 
 def _verdict_sentences(analysis: Analysis) -> list[str]:
-    """Return a sentence for each verdict, detected differences first."""
+    """Return a sentence for each verdict, detected differences first.
+
+    The first sentence names the metric, if all contrasts have the same; otherwise every contrast names its own.
+    """
     metrics = {contrast.metric for contrast in analysis.main_contrasts}
     in_metric = ""
     if len(metrics) == 1:
@@ -143,6 +146,7 @@ def _by_verdict(analysis: Analysis) -> dict[Verdict, list[ContrastResult]]:
 
 
 def _verdict(analysis: Analysis, contrast: ContrastResult) -> Verdict:
+    """Return the verdict of a contrast as the sentence that fits it, with its size and the expected result, if any."""
     size = ""
     if contrast.size in (WITHIN, BEYOND):
         size = OF_SIZE.format(size=contrast.size_text)
@@ -159,6 +163,7 @@ def _verdict(analysis: Analysis, contrast: ContrastResult) -> Verdict:
 
 
 def _is_against_baseline(analysis: Analysis, contrast: ContrastResult) -> bool:
+    """Return whether a contrast is that of one variant against the baseline; declared ones and factors are not."""
     return contrast.family == "variant" and contrast.against == analysis.frames.baseline
 
 
@@ -192,7 +197,14 @@ def _names(sides: Sequence[tuple[str, str]]) -> str:
 
 
 def _power_sentence(analysis: Analysis) -> list[str]:
-    """Return a sentence on the difference that the study detects; none without an open contrast that was tested."""
+    """Return a sentence on the difference that the study detects; none without an open contrast that was tested.
+
+    Open contrasts are undetected and not shown to be within the margin; without any, those with an unclear size. The
+    sentence is about the largest difference of all open ones. There is none if the main contrasts have several
+    metrics.
+
+    Precondition: at least one main contrast.
+    """
     contrasts = analysis.main_contrasts
     metric = contrasts[0].metric
     if any(contrast.metric != metric for contrast in contrasts):
@@ -322,7 +334,10 @@ OTHERS_WITH_LATE_MARGIN = (
 
 
 def two_way_answer(analysis: Analysis, result: TwoWayResult) -> str:
-    """Return the best of all pairs of two crossed axes and the verdicts on the others."""
+    """Return the best of all pairs of two crossed axes and the verdicts on the others.
+
+    Without a comparison (fewer than two seeds) or without others, only the best.
+    """
     metric = analysis.metric
     leader = result.ranking[0]
     best = [combination.name for combination in result.ranking if combination.is_best]
@@ -350,6 +365,7 @@ def two_way_answer(analysis: Analysis, result: TwoWayResult) -> str:
 
 
 def _counts(counts: Counter[str]) -> dict[str, int]:
+    """Return the counts as the slots of a template; verdicts that do not occur have 0."""
     return {verdict: counts[verdict] for verdict in ("equivalent", "worse", "undecided")}
 
 
@@ -390,7 +406,16 @@ ONE_VARIANT = "the experiment has a single variant"
 
 
 def _no_answer(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> str:
-    """Return why no contrast was tested, with the scores where they can be stated without a comparison."""
+    """Return why no contrast was tested, with the scores where they can be stated without a comparison.
+
+    The first of these that applies: runs without a result; the score of a single ranked variant; the scores of ranked
+    variants on different data; contrasts that are 0 by construction; a single variant; different data; the reason of
+    the first contrast that has one; no contrast.
+
+    Args:
+        analysis: The analysis.
+        contrasts: The main contrasts, none of which has a test; can be empty.
+    """
     states = analysis.frames.runs["state"]
     finished = int(states.isin(RESULTS).sum())
     if finished < len(states):

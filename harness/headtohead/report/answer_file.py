@@ -23,7 +23,10 @@ VERSION = 3
 
 
 def answer_file(report: Report) -> str:
-    """Return the text of ``answer.json``."""
+    """Return the text of ``answer.json``; numbers that are NaN are null.
+
+    The margin, the looks and the reference points are null if the study has none.
+    """
     analysis, record = report.analysis, report.record
     margin = record.margins.get(analysis.metric)
     frame = report.differences.frame
@@ -70,6 +73,7 @@ def _looks(analysis: Analysis, status: LooksStatus) -> dict[str, Any]:
 
 
 def _collapse(collapse: Collapse) -> dict[str, Any]:
+    """Return the JSON data of the collapsed runs of a variant; ``p`` of the baseline is NaN, written as null."""
     return {
         "collapsed": collapse.collapsed,
         "runs": collapse.runs,
@@ -91,6 +95,7 @@ def _contrasts(analysis: Analysis) -> list[dict[str, Any]]:
 
 
 def _contrast(analysis: Analysis, contrast: ContrastResult) -> dict[str, Any]:
+    """Return the JSON data of a contrast; ``expected`` and ``agreement`` are null without an expected result."""
     fields: dict[str, Any] = {
         "label": contrast_name(analysis, contrast),
         "name": contrast.name,
@@ -111,7 +116,9 @@ def _contrast(analysis: Analysis, contrast: ContrastResult) -> dict[str, Any]:
 def _sides(contrast: Contrast) -> dict[str, Any]:
     """Return the compared variants, and how their metrics and lengths differ.
 
-    In each setting, every variant with a positive weight is beside one with a negative weight.
+    In each setting, every variant with a positive weight is beside one with a negative weight; of the shorter side,
+    variants are repeated. Both sides of every setting have a variant, because its weights add up to 0. The metric and
+    the lengths of the right side are null if they are those of the left side.
     """
     pairs: list[tuple[Side, Side]] = []
     for setting in contrast.settings:

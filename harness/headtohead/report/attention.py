@@ -70,20 +70,25 @@ class Gallery:
 
     @property
     def notes(self) -> list[str]:
-        """Sentences on maps with negative weights, and on maps that training does not compute."""
-        signed = []
+        """A sentence on the variants with negative weights, if any, and one per variant with notes on its maps."""
         sentences = []
-        for variant in self.variants:
-            probe = variant.maps[0].probe
-            if probe.get("signed"):
-                signed.append(f"“{variant.title}”")
-            notes = probe.get("map_notes")
-            if notes:
-                distinct = "; ".join(dict.fromkeys(notes.values()))
-                sentences.append(NOTES.format(variant=variant.title, notes=distinct))
+        signed = self._signed_variants()
         if signed:
-            sentences.insert(0, NEGATIVE_WEIGHTS.format(variants=", ".join(signed)))
+            sentences.append(NEGATIVE_WEIGHTS.format(variants=", ".join(signed)))
+        for variant in self.variants:
+            map_notes = variant.maps[0].probe.get("map_notes")
+            if map_notes:
+                distinct = "; ".join(dict.fromkeys(map_notes.values()))
+                sentences.append(NOTES.format(variant=variant.title, notes=distinct))
         return sentences
+
+    def _signed_variants(self) -> list[str]:
+        """Return the quoted titles of the variants whose maps can have negative weights."""
+        titles = []
+        for variant in self.variants:
+            if variant.maps[0].probe.get("signed"):
+                titles.append(f"“{variant.title}”")
+        return titles
 
 
 def shown_run(analysis: Analysis, slug: str) -> tuple[str, int] | None:
@@ -96,7 +101,11 @@ def shown_run(analysis: Analysis, slug: str) -> tuple[str, int] | None:
 
 
 def gallery(analysis: Analysis) -> Gallery | None:
-    """Return the maps of the first variants of the design that fit into a page, or None without maps."""
+    """Return the maps of the first variants of the design that fit into a page, or None without maps.
+
+    The first variant with maps is always in the page. Variants without a finished run of their own do not count as
+    omitted. Variants without maps count as omitted only if the page is already full: their maps are not read.
+    """
     selected: list[VariantMaps] = []
     omitted = 0
     remaining = MAX_BYTES
@@ -122,7 +131,7 @@ def gallery(analysis: Analysis) -> Gallery | None:
 
 
 def attention_figure(gallery: Gallery) -> Figure:
-    """Draw the initially selected head of every variant side by side."""
+    """Draw the initially selected head of every variant side by side; variants without this head are left out."""
     maps = []
     for variant in gallery.variants:
         probe = variant.maps[0]
@@ -151,6 +160,7 @@ def payload(gallery: Gallery) -> dict[str, Any]:
 
 
 def _probe_data(maps: ProbeMaps) -> dict[str, Any]:
+    """Return the JSON data of the maps of one sentence: its tokens, and the weights of each role."""
     return {
         "source": list(maps.probe["source_tokens"]),
         "target": list(maps.probe["target_tokens"]),

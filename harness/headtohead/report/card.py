@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headtohead.analysis.wording import leveled
+from headtohead.config.labels import listed
+from headtohead.errors import HeadToHeadError
 from headtohead.planning.variants import DATA_AXIS
 from headtohead.report.content import Report
 from headtohead.report.render import markdown
@@ -18,15 +20,24 @@ DIFFERENCES = (
     "correction over {contrasts}, the whole table; each interval has the level of its step. Undetected does not mean "
     "equal."
 )
+NOT_TWO_AXES = (
+    "a card needs exactly two axes, data and a component family; this experiment has {axes}"
+)
 
 
 def card(report: Report, component: str) -> str:
     """Return the page in Markdown.
 
     Args:
-        report: A study of one component family and of the axis ``data``, which declares its contrasts.
+        report: A study with exactly two axes, ``data`` and one component family, which declares its contrasts.
         component: Source of the component.
+
+    Raises:
+        HeadToHeadError: If the experiment has other axes, for example because its file was edited.
     """
+    axes = list(report.record.axes)
+    if DATA_AXIS not in axes or len(axes) != 2:
+        raise HeadToHeadError(NOT_TWO_AXES.format(axes=listed(axes)))
     repetition = reproduction_section(report)
     component_section = Section("Component", code=component)
     sections = [
@@ -34,12 +45,18 @@ def card(report: Report, component: str) -> str:
         replace(variant_section(report), figure="", parts=()),
         replace(repetition, title="How to repeat it", parts=[component_section, *repetition.parts]),
     ]
+    # Without a table of runs, the page also has no table of differences: the first section has its own.
     return markdown(report, sections, (), runs="")
 
 
 def differences_section(report: Report) -> Section:
-    """Return a row per dataset: the score of the component, and its difference from each other component."""
-    analysis, by_slug = report.analysis, report.analysis.frames.by_slug
+    """Return a row per dataset: the score of the component, and its difference from each other component.
+
+    Args:
+        report: A study with exactly two axes, ``data`` and one component family, which declares its contrasts.
+    """
+    analysis = report.analysis
+    by_slug = analysis.frames.by_slug
     family = analysis.families.declared
     (axis,) = (axis for axis in report.record.axes if axis != DATA_AXIS)
     rows: dict[str, dict[str, str]] = {}

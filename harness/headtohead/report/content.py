@@ -82,7 +82,7 @@ class Report:
 
     @property
     def verdicts(self) -> dict[str, str]:
-        """The verdict on each variant against the baseline by slug; that of the baseline is ``baseline``."""
+        """The verdict on each variant with a contrast against the baseline, by slug; ``baseline`` for the baseline."""
         contrasts = self.analysis.families.variants.contrasts
         verdicts = {contrast.variant: contrast.verdict for contrast in contrasts}
         return verdicts | {self.analysis.frames.baseline: "baseline"}

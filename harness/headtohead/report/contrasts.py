@@ -160,7 +160,10 @@ def change_section(report: Report) -> Section | None:
 
 
 def factor_section(report: Report) -> Section | None:
-    """Return the factor contrasts, largest first, and the interactions; None without factor contrasts."""
+    """Return the factor contrasts, largest first, and the interactions; None without factor contrasts.
+
+    If the scores without padding were evaluated, each row also has the difference of these.
+    """
     analysis = report.analysis
     family = analysis.families.factors
     if not family.contrasts:
@@ -231,7 +234,10 @@ def _interactions(contrasts: Sequence[ContrastResult]) -> list[Section]:
 
 
 def two_way_section(report: Report) -> Section | None:
-    """Return the table of all pairs with the ranking, or None without two such axes."""
+    """Return the table of all pairs with the ranking, or None without two such axes.
+
+    A pair without a ranked score has a dash. The background of a cell is darker, the better its mean is.
+    """
     metric, result = report.analysis.metric, report.analysis.two_way
     if result is None:
         return None
@@ -298,6 +304,7 @@ def transfer_section(report: Report) -> Section | None:
 
 
 def _transfer_row(transfer: OrderTransfer) -> dict[str, str]:
+    """Return the row of two successive sizes: counts of pairs, with the ranges over resampled seeds."""
     same_order = _part(transfer.same_order, transfer.pairs, transfer.order_range)
     same_verdict = _part(transfer.same_verdict, transfer.pairs, transfer.verdict_range)
     return {
@@ -311,10 +318,12 @@ def _transfer_row(transfer: OrderTransfer) -> dict[str, str]:
 
 
 def _part(count: int, pairs: int, interval: Interval) -> str:
+    """Return a count of the pairs, and on a second line the range of its fraction."""
     return f"{count} of {pairs}\n{_percent(interval.low)} to {_percent(interval.high)}"
 
 
 def _percent(fraction: float) -> str:
+    """Return a fraction in whole percent; everything below 0.5 %, also 0, is ``< 1 %``."""
     return f"{100 * fraction:.0f} %" if fraction >= 0.005 else "< 1 %"
 
 

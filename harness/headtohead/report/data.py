@@ -95,6 +95,7 @@ def data_properties(data: Mapping[str, Any], has_encoder: bool) -> dict[str, str
 
 
 def _dataset(data: Mapping[str, Any], has_sources: bool) -> str:
+    """Return the dataset with its languages if examples have sources; empty without a dataset."""
     languages = " to ".join(data.get("languages") or ())
     if has_sources and languages and data.get("dataset"):
         return f"{data['dataset']}, {languages}"
@@ -121,17 +122,20 @@ def _leak_label(is_serious: object) -> str:
 
 
 def _dropped(data: Mapping[str, Any]) -> str:
+    """Return how many examples were dropped for each reason; empty if none was."""
     dropped = data.get("dropped") or {}
     return _counts({name.replace("_", " "): dropped[name] for name in dropped if dropped[name]})
 
 
 def _unknown_words(data: Mapping[str, Any], has_sources: bool) -> str:
+    """Return the share of unknown words of the test set by side; empty if it was not measured."""
     rates = (data.get("unk_rate") or {}).get("test")
     percentages = {side: _percent(rate) for side, rate in _of_sides(rates, has_sources).items()}
     return _counts(percentages)
 
 
 def _longest(data: Mapping[str, Any]) -> str:
+    """Return the largest number of tokens by side; empty if it is unknown or 0."""
     longest = data.get("longest") or {}
     return _counts({side: longest[side] for side in longest if longest[side]})
 
@@ -143,6 +147,7 @@ def _of_sides(values: Mapping[str, Any] | None, has_sources: bool) -> dict[str, 
 
 
 def _counts(counts: Mapping[str, Any] | None, form: str = "{}") -> str:
+    """Return names with their counts in ``form``, joined by commas; empty without counts."""
     return ", ".join(f"{name} {form.format(count)}" for name, count in (counts or {}).items())
 
 
@@ -151,6 +156,7 @@ def _percent(fraction: Any) -> str:
 
 
 def _decoding(setting: Mapping[str, Any]) -> str:
+    """Return the method of decoding with its maximum number of tokens, if it has one."""
     text = str(setting["decode"])
     if "max_length" in setting:
         text += f", at most {setting['max_length']} tokens"
@@ -178,7 +184,11 @@ OTHER_SENTENCES = "On the {sentences:,} test sentences of {variant}"
 
 
 def reference_section(report: Report) -> Section | None:
-    """Return the scores without training on the test sets of the variants, or None if nothing is translated."""
+    """Return the scores without training on the test sets of the variants, or None if nothing is translated.
+
+    Without reference points of the baseline, the section says how to compute them. Of the variants with other test
+    sentences, only the best ranked one has a table.
+    """
     analysis, frames = report.analysis, report.analysis.frames
     points = analysis.reference_points.get(frames.baseline)
     if all(variant.config.evaluate.decode == "none" for variant in frames.record.variants):
@@ -240,7 +250,10 @@ def _points(report: Report, points: ReferencePoints, slugs: Sequence[str]) -> li
 
 
 def length_section(report: Report) -> Section:
-    """Return the scores by length of the source."""
+    """Return the scores by length of the source.
+
+    Without scores by length, it has no table; variants without these scores have no row.
+    """
     scores = bucket_scores(report.analysis)
     metric = f"test/{bucket_metric(report.analysis)}"
     rows = []
@@ -269,7 +282,10 @@ FIRST_VARIANTS = f" (the first {MAX_VARIANTS} of the design)"
 
 
 def translation_section(report: Report) -> Section | None:
-    """Return the test examples on which the variants differ most, shortest first; None without saved outputs."""
+    """Return the test examples on which the variants differ most, shortest first; None without saved outputs.
+
+    Of a single variant, there is no column of variants. Examples of a length split are one for each length.
+    """
     outputs = _outputs(report)
     is_by_length = report.record.data.get("split") == "length"
     indices = sample(outputs, is_by_length) if outputs else []
@@ -311,7 +327,15 @@ def _outputs(report: Report) -> dict[str, list[Translation]]:
 def _output_rows(
     report: Report, outputs: Mapping[str, Sequence[Translation]], index: int
 ) -> list[dict[str, str]]:
-    """Return a row for each distinct output for an example: exact ones first, then the most frequent."""
+    """Return a row for each distinct output for an example: exact ones first, then the most frequent.
+
+    The column of variants is missing if there is only one.
+
+    Args:
+        report: The report.
+        outputs: The outputs of each variant, of the same examples; at least one variant.
+        index: Number of the example.
+    """
     titles: dict[tuple[bool, str], list[str]] = {}
     for slug, rows in outputs.items():
         output = rows[index]

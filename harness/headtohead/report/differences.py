@@ -29,9 +29,12 @@ LATE_MARGIN = "margin set after results existed"
 
 
 def differences(analysis: Analysis) -> list[dict[str, str]]:
-    """Return the main contrasts as rows of texts: name, difference, direction and size with an interval each.
+    """Return a row of texts per main contrast: name, difference, direction and size with an interval each.
 
-    The largest differences come first. There are no rows if the answer is about pairs of two axes or if there is none.
+    The largest absolute differences come first; contrasts without a test count as 0. With more than MAX_ROWS contrasts,
+    a further row has the number of the others. The column of sizes is missing if no contrast has a size.
+
+    There are no rows if the answer is about pairs of two axes, or if no main contrast has a test.
     """
     contrasts = analysis.main_contrasts
     if ranks_pairs(analysis) or all(contrast.paired is None for contrast in contrasts):

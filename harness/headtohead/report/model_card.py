@@ -108,7 +108,13 @@ def _origin(record: RunRecord) -> dict[str, str]:
 def _front_matter(
     record: RunRecord, scores: Mapping[str, float], translates: bool
 ) -> dict[str, object]:
-    """Return the metadata that the hub of Hugging Face reads."""
+    """Return the metadata that the hub of Hugging Face reads; without scores, it has no ``model-index``.
+
+    Args:
+        record: The run's record. Its texts are unchanged; the caller makes them visible and escapes them for YAML.
+        scores: Finite test scores by metric.
+        translates: Whether the model can translate sentences.
+    """
     dataset = record.data["dataset"]
     front: dict[str, object] = {
         "library_name": OWN,

@@ -77,7 +77,7 @@ def runs_html(runs: RunsTable) -> str:
 
 
 def loaded_html(run: LoadedRun) -> str:
-    """Return the title, settings, test scores and pitfalls of a loaded run as HTML."""
+    """Return title, settings, test scores and pitfalls of a loaded run as HTML; without results, no scores."""
     directory = RunDirectory(run.path)
     results = directory.results
     return run_html(directory.record, results.metrics if results else {})
@@ -159,7 +159,11 @@ OMITTED = '{layers} earlier layers are not drawn; .weights["{role}"] contains th
 
 
 def maps_html(maps: SentenceMaps) -> str:
-    """Return the maps of a sentence as HTML: the heads of every layer side by side, with token labels."""
+    """Return the maps of a sentence as HTML: the heads of every layer side by side, with token labels.
+
+    Roles without maps have no section. With more than MAX_CELLS weights, the first layers of a role are left out, or
+    all of them; the last layer of the first role is always drawn.
+    """
     record = maps.record
     negative = NEGATIVE if record.get("signed") else ""
     target = INPUTS.get(record["target_from"], "the given target")
@@ -175,10 +179,10 @@ def maps_html(maps: SentenceMaps) -> str:
             continue
         layers, heads, queries, keys = weights.shape
         cells = heads * queries * keys
-        fewest = (
-            1 if remaining == MAX_CELLS else 0
-        )  # of the first role, however large its layers are
-        num_drawn = min(max(remaining // cells, fewest), layers)
+        num_drawn = min(max(remaining // cells, 0), layers)
+        is_first_role = remaining == MAX_CELLS
+        if is_first_role:
+            num_drawn = max(num_drawn, 1)  # however large its layers are
         remaining -= num_drawn * cells
         first = layers - num_drawn
         if num_drawn:

@@ -106,7 +106,15 @@ def fragment(
 def markdown(
     report: Report, sections: Sequence[Section], figures: Collection[str], runs: str = "results.csv"
 ) -> str:
-    """Return a report as Markdown with links to these figures and to the table of the runs, if it has any."""
+    """Return a report as Markdown with links to figures.
+
+    Args:
+        report: The report.
+        sections: Its sections; the first one stands before the description of the experiment, without a title.
+        figures: Names of the figures in the folder ``figures`` beside the page.
+        runs: File of the results of every run, for a link. Empty for a page that stands alone: it has neither this link
+            nor the table of differences below the answer.
+    """
     template = environment("headtohead.report").get_template("report.md.jinja")
     text = template.render(
         report=report,
@@ -119,7 +127,7 @@ def markdown(
 
 
 def markdown_table(frame: pd.DataFrame | None) -> str:
-    """Return a table as Markdown."""
+    """Return a table as Markdown; empty without a table."""
     if frame is None:
         return ""
     template = environment("headtohead.report").get_template("table.md.jinja")

@@ -54,6 +54,7 @@ def score_table(report: Report) -> str:
 
 
 def _row(report: Report, slug: str, contrast: ContrastResult | None) -> dict[str, str]:
+    """Return the row of a variant; ``contrast`` is that against the baseline, None for the baseline."""
     analysis = report.analysis
     variant = analysis.frames.by_slug[slug]
     cell = primary_score(report, slug)
@@ -75,7 +76,10 @@ def _row(report: Report, slug: str, contrast: ContrastResult | None) -> dict[str
 
 
 def _notes(report: Report) -> list[str]:
-    """Return the notes: metric, seeds, tests, correction, margin, meaning of bold, set-up, remarks."""
+    """Return the notes: metric, seeds, tests, correction, margin, meaning of bold, set-up, remarks.
+
+    Looks have a note only in a study with sequential seeds. If no variant is bold, a note says why.
+    """
     analysis, frames = report.analysis, report.analysis.frames
     family = analysis.families.variants
     means = MEANS.format(

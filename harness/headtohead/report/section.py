@@ -116,7 +116,10 @@ def text_lines(frame: pd.DataFrame | None, width: int = 80) -> Iterator[str]:
 
 
 def _text_rows(frame: pd.DataFrame) -> list[_TextRow]:
-    """Return the headings and the rows of a table of contrasts, whose verdicts are below each other."""
+    """Return the headings and the rows of a table of contrasts, whose verdicts are below each other.
+
+    ``frame`` has at least one row and three columns: name, number and one or more verdicts.
+    """
     name_heading, number_heading, *verdict_headings = frame.columns
     rows = [_TextRow(name_heading, number_heading, [", ".join(verdict_headings)], [])]
     cells = frame.to_numpy().tolist()
@@ -143,12 +146,12 @@ def with_interval(
 
 
 def score(summary: Summary, metric: str) -> str:
-    """Return a mean over seeds with its interval."""
+    """Return a mean over seeds, and on a second line its interval; with fewer than two seeds the mean alone."""
     return with_interval(summary.mean, summary.low, summary.high, metric)
 
 
 def difference(paired: Difference | None, metric: str, like: float = 0.0) -> str:
-    """Return a difference with its 95 % interval."""
+    """Return a difference with its 95 % interval; a dash without a test, no interval with a single seed."""
     if paired is None:
         return "–"
     return with_interval(paired.mean, paired.low, paired.high, metric, signed=True, like=like)
@@ -176,7 +179,8 @@ def contrast_table(
 ) -> pd.DataFrame | None:
     """Return the tests of contrasts: difference, intervals of direction and size, verdict, p-values, effect size.
 
-    Each row starts with its cells of ``first`` and ends with those of ``last``.
+    Each row starts with its cells of ``first`` and ends with those of ``last``; both are as long as ``contrasts``, or
+    infinite. There is no table without contrasts. The size has a column only if a contrast has a test of it.
     """
     has_margin = any(contrast.judgement.size_test for contrast in contrasts)
     rows = []

@@ -78,7 +78,7 @@ MAPS_CAPTION = "Sentence “{sentence}”, {role}, layer {layer}, head 0, one se
 
 
 def attention_section(report: Report) -> Section | None:
-    """Return the maps, in the page with entropy and distance of every head, or None without recorded maps."""
+    """Return the maps of the gallery, for a figure and for the page's script; None without recorded maps."""
     gallery = report.gallery
     if gallery is None:
         return None

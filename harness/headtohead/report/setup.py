@@ -86,6 +86,7 @@ def _layers(variants: Sequence[VariantRecord], data: Mapping[str, Any]) -> str:
 
 
 def _range_text(smallest: str, largest: str) -> str:
+    """Return a range, or its only value if both ends are the same text."""
     return smallest if smallest == largest else f"{smallest} to {largest}"
 
 
@@ -97,7 +98,11 @@ TUNED_AT_THE_EDGE = (
 
 
 def learning_rate(analysis: Analysis) -> str:
-    """Return the learning rate and how it was chosen."""
+    """Return the learning rate and how it was chosen.
+
+    Tuned, an axis, the default, or from the file. The number of variants at the edge of the sweep is named if there are
+    any; it counts a variant that is at the edge of any tuned field.
+    """
     rate = _values(analysis)[LEARNING_RATE]
     tuning = analysis.frames.record.tuning
     if tuning is not None and tuning.variants and LEARNING_RATE in tuning.fields:
@@ -174,7 +179,10 @@ def tuning_section(report: Report) -> Section | None:
 def _tuning_table(
     report: Report, record: TuningRecord, caption: str, lines: Sequence[str]
 ) -> Section:
-    """Return the losses of the tuning runs, a row per variant and a column per setting, the chosen ones shaded."""
+    """Return the losses of the tuning runs, a row per variant and a column per setting, the chosen ones shaded.
+
+    Tuned variants that are not in the study have no row. A setting that a variant did not try is empty.
+    """
     settings = _settings(report, record)
     rows, shade, edges = [], [], []
     for slug, variant in record.variants.items():
@@ -223,6 +231,7 @@ def _settings(report: Report, record: TuningRecord) -> list[Mapping[str, Any]]:
 
 
 def _setting_name(values: Mapping[str, Any]) -> str:
+    """Return the tuned values of a trial, each with the last part of its path as name."""
     names = []
     for path, value in values.items():
         names.append(f"{path.rpartition('.')[2]} {value_text(value)}")
@@ -230,6 +239,7 @@ def _setting_name(values: Mapping[str, Any]) -> str:
 
 
 def _loss(trial: TrialRecord | None, metric: str) -> str:
+    """Return the mean and deviation of a trial; empty without a trial, ``diverged`` for a trial without a mean."""
     if trial is None:
         return ""
     if trial.mean is None:
@@ -245,7 +255,10 @@ SOURCES = {"exclude": "by the experiment file", "incompatible": "incompatible"}
 
 
 def runs_section(report: Report) -> Section:
-    """Return the runs without a result, the excluded combinations, the reused runs and the notes of the plan."""
+    """Return the runs without a result, the excluded combinations, the reused runs and the notes of the plan.
+
+    The tables of runs have at most MAX_ROWS rows each; a table without rows is left out.
+    """
     frames = report.analysis.frames
     lost = frames.runs[frames.runs["state"] != states.DONE]
     reused = frames.runs[frames.runs["reused_from"].notna()]
@@ -283,6 +296,7 @@ def runs_section(report: Report) -> Section:
 
 
 def _lost_run(run: pd.Series) -> dict[str, str]:
+    """Return the row of a run without a result; the steps are a dash if they are unknown."""
     steps = "–"
     if run[["step", "steps"]].notna().all():
         steps = f"{run['step']:.0f} of {run['steps']:.0f}"
@@ -333,7 +347,11 @@ ERROR_RATE = (
 
 
 def statistics_section(report: Report) -> Section:
-    """Return the statistical methods and the limits that follow from the number of seeds."""
+    """Return the statistical methods and the limits that follow from the number of seeds.
+
+    Without a tested family, only how intervals are computed. The error rate of the report has a line if it has several
+    families; the ranking of pairs counts as one.
+    """
     analysis, frames = report.analysis, report.analysis.frames
     seeds = len(frames.seeds)
     tested = []
@@ -364,7 +382,10 @@ PLATFORM = re.compile(r"([A-Za-z]+)-.*?(x86_64|aarch64|arm64|AMD64)")
 
 
 def reproduction_section(report: Report) -> Section:
-    """Return the commands, the experiment file, and the versions at planning."""
+    """Return the commands, the experiment file, and the versions at planning.
+
+    An experiment without a recorded file text has no part with it.
+    """
     record = report.record
     file = record.name
     # An experiment that was run with --name is found by its name only.
@@ -417,7 +438,10 @@ def _used_fields(variant: VariantRecord) -> dict[str, Any]:
 
 
 def _text_of(values: Sequence[Any], most: int = MAX_VALUES) -> str:
-    """Return the distinct values as text: a list, or if there are many a range or their number."""
+    """Return the distinct values as text: a list, or if there are more than ``most`` a range or their number.
+
+    ``values`` has at least one value. Only numbers have a range.
+    """
     distinct = list(dict.fromkeys(map(_text, values)))
     if len(distinct) <= most:
         return " / ".join(distinct)
@@ -427,6 +451,7 @@ def _text_of(values: Sequence[Any], most: int = MAX_VALUES) -> str:
 
 
 def _text(value: Any) -> str:
+    """Return a value as text: the name of an absolute path, the items of a list separated by spaces, or ``none``."""
     if isinstance(value, list | tuple):
         return " ".join(map(_text, value)) or "none"
     if isinstance(value, str) and value.startswith("/"):

@@ -48,7 +48,11 @@ def tracked_answer(report: Report, reports_root: Path) -> Answer:
 
 
 def report_files(reports_root: Path, name: str) -> Mapping[str, Path]:
-    """Return the files of a written report by their name in its folder."""
+    """Return the files of a written report by their name in its folder; those that do not exist are left out.
+
+    Raises:
+        HeadToHeadError: If the folder is or contains a symbolic link.
+    """
     folder = inside(reports_root, name, tree=True)
     paths = [folder / attached for attached in ATTACHED]
     paths += sorted(folder.glob(f"{FIGURES}/*"))
@@ -60,6 +64,7 @@ def report_files(reports_root: Path, name: str) -> Mapping[str, Path]:
 
 
 def _contrast(report: Report, contrast: ContrastResult) -> AnsweredContrast:
+    """Return a contrast for a tracker; numbers that are missing or not finite are None."""
     left, _ = named_sides(report.analysis, contrast)
     interval = contrast.judgement.interval
     has_interval = interval is not None and math.isfinite(interval.low)

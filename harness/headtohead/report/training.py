@@ -33,7 +33,11 @@ PACE = (
 
 
 def training_section(report: Report) -> Section:
-    """Return the training curves, the fall of each variant's loss, and the differences in steps of the baseline."""
+    """Return the training curves, the fall of each variant's loss, and the differences in steps of the baseline.
+
+    If no variant is judged, all for the same reason, the section states this reason instead of the table. The
+    differences are left out without gaps.
+    """
     training = report.analysis.convergence
     trends = training.trends.values()
     verdicts = Counter(trend.verdict for trend in trends)
@@ -61,7 +65,10 @@ def training_section(report: Report) -> Section:
 
 
 def _trend_rows(report: Report, training: Convergence) -> list[dict[str, str]]:
-    """Return a row per variant: its loss near the end, the fall until the end, and the verdict."""
+    """Return a row per variant: its loss near the end, the fall until the end, and the verdict.
+
+    Variants that equal another one have no row. What was not measured is a dash, and the reason is below the verdict.
+    """
     rows = []
     for slug in report.listed:
         trend = training.trends.get(slug)
@@ -85,6 +92,7 @@ def _trend_rows(report: Report, training: Convergence) -> list[dict[str, str]]:
 
 
 def _fall(trend: LossTrend) -> str:
+    """Return the fall of the loss in nats and in percent; a dash if it was not measured."""
     if math.isnan(trend.fall):
         return "–"
     percent = f"{100 * trend.fraction:.1f} %".replace("-", "−")
@@ -92,6 +100,7 @@ def _fall(trend: LossTrend) -> str:
 
 
 def _passes(trend: LossTrend) -> str:
+    """Return the passes over the training data; a dash if they are unknown."""
     return "–" if math.isnan(trend.passes) else show_passes(trend.passes)
 
 

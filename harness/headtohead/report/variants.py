@@ -64,6 +64,7 @@ def variant_section(report: Report) -> Section:
 
 
 def _description(report: Report) -> str:
+    """Return what the table compares; differences are within a data set and a size if these vary."""
     if len(report.analysis.frames.by_slug) == 1:
         return SCORES.format(metric=report.metric)
     scope = ""
@@ -90,7 +91,10 @@ def _stack_sizes(report: Report) -> dict[str, set[int]]:
 def _rows(
     report: Report, stacks: Mapping[str, Collection[int]], *, shows_stacks: bool
 ) -> list[dict[str, str]]:
-    """Return a row per variant: its name with notes, score, difference, verdict and costs."""
+    """Return a row per variant: its name with notes, score, difference, verdict and costs.
+
+    A single variant has neither difference nor verdict.
+    """
     frames, analysis = report.analysis.frames, report.analysis
     contrasts = {contrast.variant: contrast for contrast in analysis.families.variants.contrasts}
     rows = []
@@ -127,7 +131,10 @@ def _title_with_notes(report: Report, slug: str) -> str:
 
 
 def _costs(report: Report, slug: str, stack: str) -> dict[str, str]:
-    """Return size, FLOPs, speed, memory and time of a variant; ``stack`` is a note on the speed."""
+    """Return size, FLOPs, speed, memory and time of a variant; ``stack`` is a note on the speed.
+
+    Speed, memory and time are means over seeds; what was not measured is a dash, and MFU is left out.
+    """
     frames = report.analysis.frames
     counts = frames.by_slug[slug].counts
     tokens = frames.summary(slug, "system/tokens_per_second").mean
@@ -200,7 +207,10 @@ COLLAPSED = (
 
 
 def collapse_section(report: Report) -> Section | None:
-    """Return how many runs of each variant collapsed, and scores with and without them; None without any."""
+    """Return how many runs of each variant collapsed, and scores with and without them; None without any.
+
+    The baseline has a row even if none of its runs collapsed; its p is a dash.
+    """
     metric = report.analysis.metric
     rows = []
     for slug, collapse in report.analysis.collapses.items():
@@ -228,7 +238,10 @@ UPPER_BOUND = " An order-invariant encoder cannot exceed {bound:.3f} without pad
 
 
 def padding_section(report: Report) -> Section | None:
-    """Return the scores in padded batches beside those without padding, or None if they are equal by construction."""
+    """Return the scores in padded batches beside those without padding, or None if they are equal by construction.
+
+    Variants without scores without padding have no row. The difference is paired over the seeds with both scores.
+    """
     if not report.has_unpadded:
         return None
     analysis, frames = report.analysis, report.analysis.frames
@@ -322,14 +335,14 @@ def primary_score(report: Report, slug: str) -> str:
 
 
 def reported_summary(report: Report, slug: str) -> Summary:
-    """Return mean and interval of a variant in the metric that it is judged on."""
+    """Return mean and interval of a variant in the metric that it is judged on; NaN without a score."""
     analysis = report.analysis
     metric = analysis.judged_on.get(slug, analysis.metric)
     return analysis.frames.summary(slug, metric)
 
 
 def reported(report: Report, slug: str, metric: str) -> str:
-    """Return a variant's mean of any metric, or a dash if it is not comparable with the baseline's."""
+    """Return a variant's mean of any metric; a dash if it is not ranked, or not comparable with the baseline."""
     frames = report.analysis.frames
     if slug in report.analysis.unranked or loss_mismatch(frames, slug, frames.baseline, metric):
         return "–"

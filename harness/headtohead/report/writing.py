@@ -126,7 +126,13 @@ def write_report(
 def read_report(
     experiment_dir: Path, *, allow_partial: bool = False, file: Path | None = None
 ) -> Report:
-    """Return an experiment's report without writing it."""
+    """Return an experiment's report without writing it.
+
+    The arguments are those of `write_report`.
+
+    Raises:
+        HeadToHeadError: If a record cannot be read.
+    """
     return Report(Analysis(load_frames(experiment_dir), allow_partial=allow_partial), file)
 
 
@@ -187,7 +193,11 @@ def draw(report: Report) -> dict[str, Figure]:
 
 
 def _table(report: Report) -> str:
-    """Return the runs, with the verdict on their variant, as CSV in which no text is a formula of a spreadsheet."""
+    """Return the runs, with the verdict on their variant, as CSV in which no text is a formula of a spreadsheet.
+
+    A variant without a contrast has no verdict. Declared contrasts of some source lengths add a column of scores for
+    each metric and range; a run without such a score has an empty cell.
+    """
     table = report.analysis.frames.runs.reset_index()
     verdicts = table["variant"].map(report.verdicts).fillna("")
     table.insert(list(table).index("title") + 1, "verdict", verdicts)
@@ -216,4 +226,5 @@ def _limited_sides(analysis: Analysis) -> list[Side]:
 
 
 def _spreadsheet_cell(value: Any) -> Any:
+    """Return a text so that no spreadsheet computes it as a formula; other values are unchanged."""
     return spreadsheet_text(value) if isinstance(value, str) else value

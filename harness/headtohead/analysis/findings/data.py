@@ -58,6 +58,7 @@ def leaked_validation_examples(analysis: Analysis) -> Iterator[Sentence]:
 
 
 def _leak_sentence(analysis: Analysis, leak: Leak, template: str) -> Sentence:
+    """Return the sentence on a leak; it names variants only if their data are not the baseline's."""
     variants = titles(analysis, leak.slugs) if leak.slugs else ""
     text = template.format(variants=variants, part=leak.part, effect=_effect(analysis, leak))
     return Sentence(text, leak.slugs)

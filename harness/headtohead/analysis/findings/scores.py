@@ -123,7 +123,7 @@ def copied_runs(analysis: Analysis) -> Iterator[Sentence]:
 
 
 def _loss_curves(analysis: Analysis, names: dict[str, str]) -> dict[Run, Curve]:
-    """Return the validation loss by step of each run; ``names`` are the variants' names by slug."""
+    """Return the validation loss by step of each run that has one; ``names`` are the variants' names by slug."""
     histories = analysis.frames.histories
     losses = histories[histories["metric"] == LOSS].dropna(subset=["value"])
     curves: dict[Run, Curve] = {}
@@ -187,7 +187,10 @@ def _below(analysis: Analysis, point: str, name: str) -> Iterator[Sentence]:
 
 
 def _references(compared: list[ReferenceComparison]) -> str:
-    """Return the score of a reference point, or its range: variants with other test sentences have their own."""
+    """Return the score of a reference point, or its range: variants with other test sentences have their own.
+
+    There is at least one comparison, and all have the same metric.
+    """
     metric = compared[0].metric
     references = [comparison.reference for comparison in compared]
     lowest = show(min(references), metric)
@@ -226,7 +229,10 @@ POOLED = "pooled over {scope}, it is {sd}"
 
 @note
 def spread(analysis: Analysis) -> Iterator[Sentence]:
-    """State mean and standard deviation of the baseline, and the standard deviation pooled over the variants."""
+    """State mean and deviation of the baseline, and the deviation pooled over the ranked variants of its data set.
+
+    Nothing with fewer than two scores of the baseline; no pooled one if no variant of the data set is ranked.
+    """
     frames, metric, sd = analysis.frames, analysis.metric, analysis.baseline_sd
     if math.isnan(sd):
         return
@@ -238,10 +244,13 @@ def spread(analysis: Analysis) -> Iterator[Sentence]:
     is_all = len(alike) == len(analysis.ranked)
     scope = "all variants" if is_all else "all variants of its data and size"
     sds = [analysis.healthy_summary(slug, metric).sd for slug in alike]
-    pooled = math.sqrt(fmean(value**2 for value in sds if math.isfinite(value)))
+    variances = [value**2 for value in sds if math.isfinite(value)]
     baseline = f"The baseline, {frames.by_slug[frames.baseline].title},"
-    text = f"{spread_text(baseline, metric, mean, sd)}; {pooled_text(scope, metric, pooled)}."
-    yield Sentence(text, (frames.baseline,))
+    text = spread_text(baseline, metric, mean, sd)
+    if variances:  # none if seeds are missing, so that no variant is ranked
+        pooled = math.sqrt(fmean(variances))
+        text += f"; {pooled_text(scope, metric, pooled)}"
+    yield Sentence(f"{text}.", (frames.baseline,))
 
 
 def spread_text(name: str, metric: str, mean: float, sd: float) -> str:

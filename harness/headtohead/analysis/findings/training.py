@@ -24,7 +24,10 @@ GAP = (
 
 @caution
 def still_learning(analysis: Analysis) -> Iterator[Sentence]:
-    """Name the variants whose loss still falls, and the smallest difference that more training could explain."""
+    """Name the variants whose loss still falls, and the smallest difference that more training could explain.
+
+    The difference is left out if no contrast has a gap.
+    """
     training = analysis.convergence
     slugs = training.still_learning
     if not slugs:
@@ -46,7 +49,10 @@ def still_learning(analysis: Analysis) -> Iterator[Sentence]:
 
 
 def _falls(training: Convergence) -> str:
-    """Return the smallest and the largest fall of the variants that are still learning, in percent."""
+    """Return the smallest and the largest fall of the variants that are still learning, in percent.
+
+    At least one variant is still learning. Equal texts are a single one.
+    """
     falls = [100 * training.trends[slug].fraction for slug in training.still_learning]
     smallest, largest = f"{min(falls):.1f}", f"{max(falls):.1f}"
     return smallest if smallest == largest else f"{smallest} to {largest}"
@@ -94,6 +100,10 @@ def schedule_ended(analysis: Analysis) -> Iterator[Sentence]:
 
 
 def _trained_little(analysis: Analysis) -> bool:
+    """Return whether a variant whose schedule ended had less than a pass over its data, or unknown passes.
+
+    Also whether the baseline's test loss is not below that of a bigram model, if both are there.
+    """
     training, frames = analysis.convergence, analysis.frames
     if any(not training.trends[slug].passes >= 1 for slug in training.ended):
         return True
@@ -102,6 +112,7 @@ def _trained_little(analysis: Analysis) -> bool:
 
 
 def _ended(analysis: Analysis) -> Sentence:
+    """Return the sentence on the variants whose loss was flat when their schedule ended; there must be one."""
     training = analysis.convergence
     slugs = training.ended
     passes = [training.trends[slug].passes for slug in slugs]

@@ -29,7 +29,10 @@ RATIO_OR_HARDER_TASK = (
 
 @caution
 def no_room(analysis: Analysis) -> Iterator[Sentence]:
-    """Name the contrasts whose right side is closer to the best possible score than the margin, by metric."""
+    """Name the contrasts whose right side is closer to the best possible score than the margin, by metric.
+
+    Metrics without a margin or without a bound have none; neither have right sides without a score.
+    """
     by_metric: dict[str, list[ContrastResult]] = {}
     for contrast in analysis.main_contrasts:
         by_metric.setdefault(contrast.metric, []).append(contrast)

@@ -20,7 +20,10 @@ KINDS = {
 
 
 def heads_figure(analysis: Analysis) -> Figure | None:
-    """Draw the head ablation of the baseline, or return None if no run has one."""
+    """Draw the head ablation of the baseline, or return None if no run has one.
+
+    A row per layer of a role, a point per head and seed.
+    """
     ablated = _ablated_heads(analysis)
     if not ablated:
         return None

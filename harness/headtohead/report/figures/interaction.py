@@ -39,7 +39,10 @@ class Panel(NamedTuple):
 
 
 def interaction_figure(analysis: Analysis) -> Figure | None:
-    """Draw a panel per pair of fully crossed axes: means with 95 % intervals, averaged over the other axes."""
+    """Draw up to MAX_PANELS panels of pairs of axes: means with 95 % intervals, averaged over the other axes.
+
+    None if the variants are no grid, or if no pair has a panel.
+    """
     palette = Palette(analysis.frames.record)
     if not palette.is_grid:
         return None
@@ -65,7 +68,10 @@ def interaction_figure(analysis: Analysis) -> Figure | None:
 
 
 def _panels(analysis: Analysis, palette: Palette) -> list[Panel]:
-    """Return a panel for each pair of axes that are fully crossed."""
+    """Return a panel for each pair of axes whose cells are `_comparable`; none with fewer than two axes, or no score.
+
+    Pairs with more lines than there are markers are left out.
+    """
     varied = [axis for axis, values in palette.values.items() if len(values) > 1]
     scores = _scores_by_axis(analysis, varied)
     if len(varied) < 2 or scores.empty:
@@ -74,18 +80,39 @@ def _panels(analysis: Analysis, palette: Palette) -> list[Panel]:
     for across, lines in _oriented_pairs(varied, palette):
         if len(palette.values[lines]) > len(style.MARKERS):
             continue
-        groups = scores.groupby([across, lines, "seed"])["score"]
-        # Each mean must average over the same settings of the other axes, else an effect of those would be in it.
-        others = [axis for axis in varied if axis not in (across, lines)]
-        num_settings = len(scores[others].drop_duplicates()) if others else 1
         num_cells = len(palette.values[across]) * len(palette.values[lines])
-        is_full = groups.ngroups == num_cells * len(analysis.frames.seeds)
-        if set(groups.size()) == {num_settings} and (is_full or len(varied) == 2):
-            by_cell: dict[Any, NDArray[np.float64]] = {}
-            for key, cell in groups.mean().groupby(level=[0, 1]):
-                by_cell[key] = cell.to_numpy()
-            panels.append(Panel(across, lines, by_cell))
+        other_axes = [axis for axis in varied if axis not in (across, lines)]
+        if not _comparable(
+            scores, across, lines, other_axes, num_cells * len(analysis.frames.seeds)
+        ):
+            continue
+        by_cell: dict[Any, NDArray[np.float64]] = {}
+        means = scores.groupby([across, lines, "seed"])["score"].mean()
+        for key, cell in means.groupby(level=[0, 1]):
+            by_cell[key] = cell.to_numpy()
+        panels.append(Panel(across, lines, by_cell))
     return panels
+
+
+def _comparable(
+    scores: pd.DataFrame, across: str, lines: str, other_axes: list[str], num_groups: int
+) -> bool:
+    """Return whether the mean of every cell and seed averages over the same settings of the other axes.
+
+    Otherwise an effect of those axes would be in the differences. Without other axes, cells and seeds may be missing.
+
+    Args:
+        scores: The scores with the values of all axes and the seed; at least one.
+        across: One axis of the pair.
+        lines: Its other axis.
+        other_axes: All other varied axes.
+        num_groups: Number of cells of the pair, times the number of seeds.
+    """
+    sizes = scores.groupby([across, lines, "seed"])["score"].size()
+    if not other_axes:
+        return set(sizes) == {1}
+    num_settings = len(scores[other_axes].drop_duplicates())
+    return len(sizes) == num_groups and set(sizes) == {num_settings}
 
 
 def _oriented_pairs(axes: Sequence[str], palette: Palette) -> list[tuple[str, str]]:
@@ -97,7 +124,10 @@ def _oriented_pairs(axes: Sequence[str], palette: Palette) -> list[tuple[str, st
 
 
 def _scores_by_axis(analysis: Analysis, varied: Sequence[str]) -> pd.DataFrame:
-    """Return the scores of the ranked variants with their seeds and their values of the varied axes."""
+    """Return a row per score of a ranked variant: its seed, and the values of the varied axes as text.
+
+    Without a score, the table has no columns.
+    """
     rows = []
     for slug in analysis.ranked:
         values = analysis.frames.by_slug[slug].axes
@@ -110,14 +140,23 @@ def _scores_by_axis(analysis: Analysis, varied: Sequence[str]) -> pd.DataFrame:
 
 
 def _draw_panel(axes: Axes, panel: Panel, palette: Palette, metric: str, width: float) -> None:
-    """Draw the means of a panel as lines that are shifted against each other, with the legend above."""
-    values, names = palette.values[panel.across], palette.values[panel.lines]
-    is_coloured = panel.lines == palette.colour_axis
+    """Draw the means of a panel as lines that are shifted against each other, with the legend above.
+
+    Args:
+        axes: Where to draw.
+        panel: The panel, with at most as many lines as there are markers.
+        palette: The values of the axes, and the colours of one of them; lines of another axis are dashed.
+        metric: Metric of the scores.
+        width: Width of the panel in inches.
+    """
+    values = palette.values[panel.across]
+    names = palette.values[panel.lines]
+    has_colours = panel.lines == palette.colour_axis
     labels, legend_columns = style.legend_names(names, width, most=2)
     for number, name in enumerate(names):
         colour = (style.INK, style.MUTED)[number % 2]
-        marker = style.MARKERS[number % len(style.MARKERS)]
-        if is_coloured:
+        marker = style.MARKERS[number]
+        if has_colours:
             colour = palette.colour_of(name)
         # The mean of a missing cell is NaN, which interrupts the line.
         cells = []
@@ -128,7 +167,7 @@ def _draw_panel(axes: Axes, panel: Panel, palette: Palette, metric: str, width: 
             [x + shift for x in range(len(values))],
             [cell.mean for cell in cells],
             yerr=np.transpose([_bars(cell) for cell in cells]),
-            fmt=f"{marker}-" if is_coloured else f"{marker}--",
+            fmt=f"{marker}-" if has_colours else f"{marker}--",
             color=colour,
             linewidth=1.4,
             markersize=4.5,

@@ -131,7 +131,11 @@ LENGTHS_WITH_LINE = (
 
 
 def buckets_figure(analysis: Analysis) -> Figure | None:
-    """Draw each variant's mean over seeds per length bucket, with the range over seeds as a band."""
+    """Draw each variant's mean over seeds per length bucket, with the range over seeds as a band.
+
+    None with fewer than two buckets, or without scores by length. A line marks where training ends, if that is between
+    two buckets.
+    """
     table = bucket_scores(analysis)
     if table.empty:
         return None

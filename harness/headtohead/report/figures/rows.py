@@ -55,6 +55,8 @@ def _by_change(contrasts: Sequence[ContrastResult]) -> list[ContrastResult]:
 
 
 def _best_first(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> list[ContrastResult]:
+    """Return the contrasts by their differences in the direction of the metric, largest improvement first."""
+
     def gain(contrast: ContrastResult) -> float:
         return analysis.sign * contrast.paired.mean if contrast.paired else 0.0
 
@@ -62,6 +64,7 @@ def _best_first(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> list
 
 
 def _forest_row(analysis: Analysis, contrast: ContrastResult) -> Row:
+    """Return the row of a contrast that has a test, with the interval of its verdict, or of the t-test without one."""
     paired = contrast.paired
     assert paired is not None
     points = []
@@ -106,7 +109,10 @@ def strip_figure(analysis: Analysis) -> Figure:
 
 
 def _strip_row(analysis: Analysis, slug: str, colour: str) -> Row:
-    """Return the scores of a variant; without a mean and hollow if it is not ranked."""
+    """Return the scores of a variant; without a mean and hollow if it is not ranked.
+
+    A variant that is judged on another metric has the mean in that metric as its note.
+    """
     metric = analysis.metric
     summary = analysis.summaries[slug]
     title = analysis.frames.by_slug[slug].title

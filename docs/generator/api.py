@@ -52,7 +52,7 @@ SECTIONS = {
     },
     "Components": {
         "headtohead.plugin": "Positional Attention HeadOptions MaskPattern find_geometry Masking FeedForward Norm "
-        "BuildContext Geometry Fixed PerMemberRNG sorted_subset sums_between"
+        "Schedule Moment Quirk BuildContext Geometry Fixed PerMemberRNG sorted_subset sums_between"
     },
     "Datasets and recipes": {"headtohead.plugin": "Dataset Corpus Pair TextUnit Recipe cache_root"},
     "Launchers and loggers": {
@@ -72,6 +72,7 @@ ELSEWHERE = {
     "Masking": "Base class of masking schemes: see [hooks](hooks.md#masking).",
     "FeedForward": "Base class of feed-forward networks: see [hooks](hooks.md#feed_forward).",
     "Norm": "Base class of norms: see [hooks](hooks.md#norm).",
+    "Schedule": "Base class of learning-rate schedules: see [hooks](hooks.md#schedule).",
     "Quirk": "Base class of quirks: see [hooks](hooks.md#quirk).",
     "Dataset": "Base class of datasets: see [hooks](hooks.md#dataset).",
     "TextUnit": "What a token of a text is, for `Corpus.unit`: `text-character`, `text-byte`, `text-subword` "

@@ -231,7 +231,7 @@ class Transformer(nn.Module):
     ) -> Tensor:
         """Return the decoder's output, ``[member, batch, time, d_model]``; a decoder-only model has no memory."""
         span = Span(0, target.shape[-1])
-        self._check("decoder", target.shape[1], span.count)
+        self._check("decoder", target.shape[1], span.length)
         sampled = self._sample_positions("decoder", target)
         self_contexts = self._attention_contexts("decoder", span, span, lengths, sampled, target)
         cross_contexts = None
@@ -599,7 +599,7 @@ class Transformer(nn.Module):
         if self.attends_to_source:
             keys = Span(0, memory.shape[2])
             key_lengths = memory_lengths
-        self._check("cross", memory.shape[1], max(queries.count, keys.count))
+        self._check("cross", memory.shape[1], max(queries.length, keys.length))
         return self._attention_contexts("cross", queries, keys, key_lengths)
 
 
@@ -607,7 +607,7 @@ class Span(NamedTuple):
     """Consecutive positions."""
 
     start: int
-    count: int
+    length: int
 
 
 class Range(NamedTuple):

@@ -14,7 +14,13 @@ from pathlib import Path
 
 from headtohead import files
 
-OWN = ("headtohead", "headtohead_plugins", "headtohead_mlflow", "headtohead_notebooks")
+OWN = (
+    "headtohead_judge",
+    "headtohead",
+    "headtohead_plugins",
+    "headtohead_mlflow",
+    "headtohead_notebooks",
+)
 """The packages of headtohead."""
 
 MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 @set_option("the recipe", "model.d_model=8")
 @runs_option
 @plugin_option
-def command(
+def command(  # noqa: PLR0913 - a click callback has a parameter for each option
     name: str,
     source: str,
     target: str | None,

@@ -108,7 +108,7 @@ def prefix_sums(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     totals = block_sums.cumsum(-3, dtype=exact).to(q.dtype)
     earlier_blocks = pad(totals, (0, 0, 0, 0, 1, 0))[..., :-1, :, :]
     scores = q @ k.transpose(-2, -1)
-    sums = scores.tril() @ v + q @ earlier_blocks
+    sums: Tensor = scores.tril() @ v + q @ earlier_blocks
     return sums.flatten(-3, -2)[..., :time, :]
 
 

@@ -59,7 +59,7 @@ class ValueEmbedding(Attention):
         rows: Tensor = torch.embedding(table, ids + first_rows)
         heads = values.shape[2]
         embedded = rows.unflatten(-1, (heads, -1)).transpose(2, 3)
-        shares = self.shares[:, :, None, None, None, None]
+        shares: Tensor = self.shares[:, :, None, None, None, None]
         return shares[:, 0] * values + shares[:, 1] * embedded
 
 

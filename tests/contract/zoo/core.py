@@ -1,6 +1,7 @@
 """Faults of the core: while a check runs, one of its functions is replaced by a wrong function."""
 
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from unittest.mock import patch
 
@@ -254,7 +255,8 @@ def restarted_optimizer(original, self):
     "label smoothing missing from the loss", arithmetic, name="loss_gradients", caught_by=("loss",)
 )
 def unsmoothed_loss(original, *arguments):
-    return original(*arguments[:-1], 0.0)
+    *tensors, terms = arguments
+    return original(*tensors, replace(terms, smoothing=0.0))
 
 
 @fault(

@@ -108,7 +108,7 @@ def prefix_sums(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     totals = block_sums.cumsum(-3, dtype=exact).to(q.dtype)
     earlier_blocks = pad(totals, (0, 0, 0, 0, 1, 0))[..., :-1, :, :]
     scores = q @ k.transpose(-2, -1)
-    sums: Tensor = scores.tril() @ v + q @ earlier_blocks
+    sums = scores.tril() @ v + q @ earlier_blocks
     return sums.flatten(-3, -2)[..., :time, :]
 
 
@@ -116,7 +116,8 @@ def in_blocks(x: Tensor, blocks: int, size: int) -> Tensor:
     """Return ``x [..., time, width]`` as ``[..., block, size, width]``, with zeros after the last token."""
     missing = blocks * size - x.shape[-2]
     padded = pad(x, (0, 0, 0, missing))
-    return padded.unflatten(-2, (blocks, size))
+    divided: Tensor = padded.unflatten(-2, (blocks, size))
+    return divided
 
 
 @hookimpl

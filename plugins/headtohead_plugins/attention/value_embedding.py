@@ -58,8 +58,8 @@ class ValueEmbedding(Attention):
         table = self.table.flatten(0, 1)
         rows: Tensor = torch.embedding(table, ids + first_rows)
         heads = values.shape[2]
-        embedded = rows.unflatten(-1, (heads, -1)).transpose(2, 3)
-        shares: Tensor = self.shares[:, :, None, None, None, None]
+        embedded: Tensor = rows.unflatten(-1, (heads, -1)).transpose(2, 3)
+        shares = self.shares[:, :, None, None, None, None]
         return shares[:, 0] * values + shares[:, 1] * embedded
 
 

@@ -37,7 +37,7 @@ def test_each_layer_equals_that_of_a_model_with_this_entry_in_all_layers(family,
             entry = {"decoder": pattern[layer % len(pattern)]}
             model = Subject(tiny_config(**base | {family: entry})).model
             model.load_state_dict(mixed.model.state_dict())
-            (context,) = model._attention_context("decoder", span, span, lengths)
+            (context,) = model._attention_contexts("decoder", span, span, lengths)
             x, _ = model.decoder[layer](x, None, (context, None))
         expected = mixed.model._finish(x, mixed.model.decoder_norm, "decoder", ids)
     seen = mixed.sentences.target_nonpad

@@ -15,7 +15,7 @@ from headtohead.model.blocks import DecoderLayer
 from headtohead.model.builder import Builder
 from headtohead.model.dropout import Dropout, DropoutRNG
 from headtohead.model.layers import StackedEmbedding
-from headtohead.model.transformer import Transformer
+from headtohead.model.transformer import Span, Transformer
 from headtohead.testing.invariants import arithmetic, decoding
 from headtohead.training.loop import StackTraining
 
@@ -138,12 +138,12 @@ def restarted_cache(original, self, ids, embedding, role, start, *more, **named)
 @fault(
     "cross-attention with the decoder's causal mask",
     Transformer,
-    name="_cross_context",
+    name="_cross_contexts",
     caught_by=("mask-used",),
 )
-def causal_cross(original, self, queries, written, lengths, memory, memory_lengths):
-    positions = (0, memory.shape[2])
-    return self._attention_context("decoder", queries, positions, memory_lengths)
+def causal_cross(original, self, queries, lengths, memory, memory_lengths):
+    keys = Span(0, memory.shape[2])
+    return self._attention_contexts("decoder", queries, keys, memory_lengths)
 
 
 @fault("dropout in evaluation", Dropout, name="is_active", caught_by=("evaluation",))

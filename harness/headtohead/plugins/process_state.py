@@ -33,6 +33,9 @@ TORCH_OWNERS = (
 )
 """Modules and classes of torch whose functions are compared."""
 
+PREFIXES = ("headtohead.", "headtohead_judge.")
+"""Prefixes of the modules of headtohead whose functions a plugin may not replace."""
+
 DENORMAL = 1e-310
 """A float64 number that becomes 0 if the process flushes denormal numbers."""
 
@@ -169,7 +172,7 @@ def _functions() -> Functions:
 
 
 def _host_modules() -> list[ModuleType]:
-    return [module for name, module in sys.modules.items() if name.startswith("headtohead.")]
+    return [module for name, module in sys.modules.items() if name.startswith(PREFIXES)]
 
 
 def _classes(module: ModuleType) -> list[type]:
@@ -229,7 +232,7 @@ def _is_internal(new: Any, old: Any, label: str) -> bool:
     """Return whether torch itself changed an attribute, as the import of ``torch._dynamo`` does."""
     import torch
 
-    if label.startswith("headtohead."):
+    if label.startswith(PREFIXES):
         return False
     file = Path(new.__code__.co_filename) if isinstance(new, FunctionType) else None
     if file is None:

@@ -202,7 +202,7 @@ def _margins(plan: Plan, stored: ExperimentRecord | None) -> dict[str, MarginRec
 
 
 def _has_results(plan: Plan) -> bool:
-    """Return whether a run of the plan has a result, or one in the experiment's folder with a seed and data of the plan.
+    """Return whether the plan has a result: of its runs, or of a run in its folder with a seed and data of the plan.
 
     Damaged run directories are skipped.
     """

@@ -58,7 +58,7 @@ def look_up_runs(
         experiment: Name of the experiment.
         variants: The variants; one that equals another by construction has no runs.
         seeds: The seeds of every variant.
-        existing: Run directories; None ignores all.
+        existing: Run directories; None ignores all, so that every run is ``MISSING``.
 
     Raises:
         HeadToHeadError: If a run directory is damaged, or has the hash of a run and another configuration.
@@ -89,7 +89,16 @@ def look_up_runs(
 def _with_state(
     planned: PlannedRun, existing: ExistingRun, experiment: str, plugins: Sequence[Registered]
 ) -> PlannedRun:
-    """Return a planned run with the state of an existing run; of other experiments, only runs with the same code."""
+    """Return a copy of a planned run with the state of an existing run of the same hash.
+
+    A run of another experiment is reused, unless its plugins have changed since: then ``planned`` itself is returned.
+
+    Args:
+        planned: The run without a state.
+        existing: The directory that was found.
+        experiment: Name of the planned experiment.
+        plugins: The plugin entries that the configuration uses now.
+    """
     is_reused = existing.experiment != experiment
     record, status = existing.record, existing.status
     changed = changed_plugins(record.sources, plugins)

@@ -44,9 +44,15 @@ def pitfall(name: str, consequence: str) -> Callable[[FindField], PitfallRule]:
 
 
 def find_pitfalls(config: RunConfig, leak: float | None = None) -> tuple[Pitfall, ...]:
-    """Return the pitfalls of a resolved configuration, in the order of its sections.
+    """Return the pitfalls of a resolved configuration, in the order of its sections; empty without any.
 
-    A split is no pitfall if ``leak``, the leak of the prepared data, is 0; None if it is not measured.
+    Args:
+        config: A resolved configuration.
+        leak: Fraction of the test set that is in the training set; None if it is not measured. With 0, a split is no
+            pitfall.
+
+    Raises:
+        HeadToHeadError: If an attention style, a masking, an encoding, a quirk or the dataset is not registered.
     """
     return (
         *_pitfalls_of_rules(RULES_BEFORE_ATTENTION, config, leak),
@@ -263,7 +269,8 @@ RULES = (*RULES_BEFORE_ATTENTION, *RULES_OF_MASKS, *RULES_AFTER_QUIRKS)
 def padding_has_no_effect(config: RunConfig) -> bool:
     """Return whether a sentence has the same scores in a padded batch and alone, because its masks hide all padding.
 
-    False for entries of plugins, whose declarations nothing has verified, and for positions by batch row.
+    False if an entry is not built in or not registered, because nothing has verified its declarations, and for
+    positions by batch row.
     """
     if _roles_by_row(config):
         return False
@@ -292,7 +299,14 @@ def is_order_invariant(config: RunConfig) -> bool:
 
 
 def _depends_on_order(config: RunConfig, role: str) -> bool:
-    """Return whether the attention of a role can depend on the order of its keys."""
+    """Return whether the attention of a role can depend on the order of its keys.
+
+    It does if an encoding or a style depends on positions, or a mask hides some keys that are no padding. Masks with
+    unknown properties count as depending on order.
+
+    Raises:
+        HeadToHeadError: If an entry of the role is not registered.
+    """
     for entry in config.pattern("positional", role):
         if "order-invariant" not in find_positional(entry.name).properties:
             return True

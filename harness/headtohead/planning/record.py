@@ -34,11 +34,18 @@ from headtohead.storage.run_directory import now
 
 
 def experiment_record(plan: Plan, command: str = "") -> ExperimentRecord:
-    """Return the content of ``experiment.json``.
+    """Return the content of ``experiment.json``; nothing is written.
+
+    Margins and looks of the stored record keep their dates; a missing or damaged one counts as none. Files of data that
+    do not exist are left out.
 
     Args:
-        plan: The plan.
+        plan: The plan, with at least one run.
         command: The shell command that runs the experiment; default: ``h2h run`` with the options of this call.
+
+    Raises:
+        HeadToHeadError: If a file of the data cannot be read.
+        pydantic.ValidationError: If the plan has no run.
     """
     file = plan.loaded.file
     path = in_project(plan.loaded.path, plan.runs_root)
@@ -73,7 +80,12 @@ def experiment_record(plan: Plan, command: str = "") -> ExperimentRecord:
 
 
 def run_record(plan: Plan, run: PlannedRun) -> RunRecord:
-    """Return the content of a run's ``run.json`` before its stack is assigned."""
+    """Return the content of a run's ``run.json`` before its stack is assigned; nothing is written.
+
+    Raises:
+        KeyError: If the run's variant is none of the plan.
+        HeadToHeadError: If a file that a plugin declares to read is missing.
+    """
     variant = plan.variant_of(run)
     return RunRecord(
         run_hash=run.run_hash,
@@ -137,7 +149,11 @@ def _data_files(plan: Plan) -> dict[str, str]:
 
 
 def _compared_entries(plan: Plan) -> tuple[EntryRecord, ...]:
-    """Return the plugin entries of the roles in which the variants differ, with the entries that these combine."""
+    """Return the plugin entries in which the variants differ, with the entries that these combine, each once.
+
+    An entry that all variants have in the same role is left out. If the variants have different numbers of entries,
+    such as those of two architectures, the entries of all roles are returned.
+    """
     chosen = [list(entries_of(variant.config)) for variant in plan.variants]
     numbers = {len(entries) for entries in chosen}
     by_role = zip(*chosen, strict=True) if len(numbers) == 1 else chosen
@@ -163,7 +179,11 @@ def _with_combined(family: str, chosen: EntryConfig) -> tuple[str, tuple[str, ..
 
 
 def _margins(plan: Plan, stored: ExperimentRecord | None) -> dict[str, MarginRecord]:
-    """Return the margins by metric; a margin that the stored record has keeps its date."""
+    """Return the margins of the file by metric, with the date since when they have had their value.
+
+    A single margin is that of the primary metric. A margin with the value of the stored record keeps its date; another
+    one has the present time, and is late if there are results.
+    """
     margin = plan.loaded.file.margin
     if margin is None:
         return {}
@@ -183,7 +203,10 @@ def _margins(plan: Plan, stored: ExperimentRecord | None) -> dict[str, MarginRec
 
 
 def _has_results(plan: Plan) -> bool:
-    """Return whether a run has a result, or an earlier run in the folder with a seed and the data of this plan."""
+    """Return whether the plan has a result: of its runs, or of a run in its folder with a seed and data of the plan.
+
+    Damaged run directories are skipped.
+    """
     if any(run.is_done for run in plan.runs):
         return True
     for path in run_directories(plan.directory):
@@ -198,7 +221,11 @@ def _has_results(plan: Plan) -> bool:
 
 
 def _looks(plan: Plan, stored: ExperimentRecord | None) -> LooksRecord | None:
-    """Return the looks; equal looks of the stored record keep their date. None if there never were looks."""
+    """Return the looks of the plan, with those that were taken; None if there never were looks.
+
+    Looks at the seeds of the stored record keep its date and the smaller looks that it has taken; other looks have the
+    present time. If the number of seeds is fixed now and was not before, ``seeds`` and ``taken`` are empty.
+    """
     earlier = None if stored is None else stored.looks
     if plan.looks is None:
         if earlier is None or not earlier.seeds:

@@ -24,9 +24,14 @@ def decays_to_an_end(train: TrainConfig) -> bool:
 
 
 def planned_steps(train: TrainConfig, steps_per_epoch: int, tokens_per_epoch: int) -> int:
-    """Return the number of optimizer steps: ``steps``, or those of ``epochs`` or ``tokens``, and at least one step.
+    """Return the number of optimizer steps: ``steps``, or those of ``epochs`` or ``tokens``, rounded, at least 1.
 
-    It is 0 with ``epochs: 0``, where the initial model is evaluated.
+    It is 0 with ``epochs: 0``, where the initial model is evaluated. ``steps`` is returned as it is.
+
+    Args:
+        train: The section of a resolved configuration; one of the three fields is set (`AssertionError`).
+        steps_per_epoch: Batches of an epoch.
+        tokens_per_epoch: Target tokens in them.
     """
     if train.steps is not None:
         return train.steps

@@ -66,6 +66,7 @@ entry()
 """The command, killed when --retry has removed the record of a run and none is written anew."""
 
 
+@pytest.mark.slow
 def test_a_killed_retry_leaves_a_planned_run_that_repair_does_not_count(
     study: Study, undisturbed: Study
 ) -> None:

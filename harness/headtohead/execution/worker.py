@@ -153,7 +153,7 @@ class Worker:
     """An attempt to train a stack; the process holds the leases of its runs.
 
     Construction registers the plugins, sets the number of threads of the process, prepares the data and builds the
-    model, and reads the newest resume point.
+    model.
 
     Args:
         folder: The stack.

@@ -11,7 +11,7 @@ import math
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +24,7 @@ from headtohead.data import prepare_recorded
 from headtohead.errors import HeadToHeadError, is_disk_error, is_out_of_memory
 from headtohead.escaping import visible
 from headtohead.plugins.launcher import WorkerPlugins
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import Registered, current
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage import exits, states
 from headtohead.storage.leases import Busy, Lease, LeaseLost
@@ -126,8 +126,8 @@ def _log(text: str) -> bool:
     return True
 
 
-def _require_unchanged_reads(record: RunRecord, config: RunConfig) -> None:
-    """Raise if a file or variable that a plugin reads has changed since the run was planned.
+def _require_unchanged_reads(record: RunRecord, entries: Iterable[Registered]) -> None:
+    """Raise if a file or variable that an entry reads has changed since the run was planned.
 
     Reads that the record lacks are not checked. Sources cannot differ: the parent sends those of the plan.
 
@@ -139,7 +139,7 @@ def _require_unchanged_reads(record: RunRecord, config: RunConfig) -> None:
         for recorded_read in plugin.reads:
             key = (plugin.family, plugin.name, recorded_read.name)
             recorded[key] = recorded_read.sha256
-    for entry in plugins_of(config):
+    for entry in entries:
         for read in entry.reads:
             key = (entry.family, entry.name, read.name)
             if recorded.get(key, read.sha256) != read.sha256:
@@ -186,15 +186,18 @@ class Worker:
         keep_freed_memory()
         members = self.record.members
         name = self.runs[0].path.name
-        configs = {}
-        for slug, config in folder.configs().items():
-            configs[slug] = parsed_options(config, name)
+        records = [run.record for run in self.runs]
+        configs: dict[str, RunConfig] = {}
+        plugins_by_variant: dict[str, list[Registered]] = {}
+        for record, member in zip(records, members, strict=True):
+            if member.variant not in configs:
+                configs[member.variant] = parsed_options(record.config, name)
+                plugins_by_variant[member.variant] = plugins_of(configs[member.variant])
+            _require_unchanged_reads(record, plugins_by_variant[member.variant])
         self.config = configs[members[0].variant]
-        for run, member in zip(self.runs, members, strict=True):
-            _require_unchanged_reads(run.record, configs[member.variant])
         # Members of a stack have the same section `evaluate` and the same data.
-        self.decoding_limit = self.runs[0].record.decoding_limit
-        recorded = self.runs[0].record.data["data_hash"]
+        self.decoding_limit = records[0].decoding_limit
+        recorded = records[0].data["data_hash"]
         self.data = prepare_recorded(self.config.data, Path(self.record.cache), recorded)
         with watched_entries(configs.values()):
             self.training = StackTraining(

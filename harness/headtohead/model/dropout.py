@@ -239,32 +239,37 @@ class DropoutRNG(nn.Module):
         return counts[:words]
 
 
+class Thresholds:
+    """The smallest random number that is kept, and the factor of what is kept, of a dropout rate."""
+
+    def __init__(self, rate: Rate) -> None:
+        self.rate = rate
+        rates = rate.values if isinstance(rate, PerMember) else (rate,)
+        levels = [min(round(rate * LEVELS), LEVELS - 1) for rate in rates]
+        lows = [level - LEVELS // 2 for level in levels]
+        scales = [LEVELS / (LEVELS - level) for level in levels]
+        self.low = same_or_each(lows)
+        self.scale = same_or_each(scales)
+        self.lows = PerMember(lows)
+        self.scales = PerMember(scales)
+
+
 class Dropout(nn.Module):
     """Dropout at a site of a model (Srivastava et al. 2014, section 4), with inverted scaling.
 
     Args:
         dropout_rng: Random numbers of the model.
         site: Number of the site within the model.
-        rate: Probability that an activation is dropped, below 1: a multiple of 1 / ``LEVELS`` replaces it.
+        thresholds: The thresholds of the probability that an activation is dropped.
     """
 
-    def __init__(self, dropout_rng: DropoutRNG, site: int, rate: Rate) -> None:
+    def __init__(self, dropout_rng: DropoutRNG, site: int, thresholds: Thresholds) -> None:
         super().__init__()
         # In a tuple, so that the random numbers are registered with the model and not with each site.
         self._shared = (dropout_rng,)
         self.site = site
-        self.rate = rate
-        rates = rate.values if isinstance(rate, PerMember) else (rate,)
-        lows = []
-        scales = []
-        for member_rate in rates:
-            level = min(round(member_rate * LEVELS), LEVELS - 1)
-            lows.append(level - LEVELS // 2)  # the smallest number that is kept
-            scales.append(LEVELS / (LEVELS - level))
-        self._low = same_or_each(lows)
-        self._scale = same_or_each(scales)
-        self._lows = PerMember(lows)
-        self._scales = PerMember(scales)
+        self.rate = thresholds.rate
+        self.thresholds = thresholds
 
     @property
     def is_active(self) -> bool:
@@ -291,8 +296,8 @@ class Dropout(nn.Module):
         dropout_rng = self._shared[0]
         request = dropout_rng.request(self.site, x.numel() // dropout_rng.members)
         starts = dropout_rng.get_buffer("starts")
-        lows = self._lows.vector_for(starts)
-        scales = self._scales.vector_for(x)
+        lows = self.thresholds.lows.vector_for(starts)
+        scales = self.thresholds.scales.vector_for(x)
         dropped: Tensor = FusedDropout.apply(  # type: ignore[no-untyped-call]
             x, starts, lows, scales, request.start, request.lead, queries, keys
         )
@@ -304,12 +309,12 @@ class Dropout(nn.Module):
         numbers = dropout_rng.numbers(self.site, shape.numel() // dropout_rng.members)
         # The comparison writes floats: a boolean intermediate is 2.2 times slower.
         factors = numbers.new_empty(numbers.shape, dtype=dtype)
-        low = self._low
+        low = self.thresholds.low
         if isinstance(low, PerMember):
             torch.ge(numbers, low.broadcast_to(numbers), out=factors)
         else:
             torch.ge(numbers, low, out=factors)
-        scale = self._scale
+        scale = self.thresholds.scale
         if isinstance(scale, PerMember):
             factors *= scale.broadcast_to(factors)
         else:

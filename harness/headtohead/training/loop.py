@@ -336,8 +336,8 @@ class StackTraining:
         all_members = tuple(range(self.model.members))
         kinds = {
             "weights": [
-                Owned(parameter, self.model.members_of(name))
-                for name, parameter in self.model.named_parameters()
+                Owned(parameter, members)
+                for _, parameter, members in self.model.owned_parameters()
                 if parameter.requires_grad
             ],
             "losses": [Owned(self.loss_sums, all_members)],
@@ -523,9 +523,9 @@ def _build_model(
 def _owners(model: Transformer) -> list[tuple[int, ...]] | None:
     """Return the members of each trained parameter; None if all parameters have all members."""
     owners = []
-    for name, parameter in model.named_parameters():
+    for _, parameter, members in model.owned_parameters():
         if parameter.requires_grad:
-            owners.append(model.members_of(name))
+            owners.append(members)
     if all(len(members) == model.members for members in owners):
         return None
     return owners

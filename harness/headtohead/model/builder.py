@@ -76,7 +76,8 @@ class Builder:
         seeds: A seed per member; None builds a single member on the device ``meta``, without data.
 
     Raises:
-        HeadToHeadError: If a quirk is not registered.
+        HeadToHeadError: If a quirk or an attention style is unknown, or the sizes of a style are inconsistent with the
+            model.
     """
 
     def __init__(self, configs: Sequence[RunConfig], seeds: Sequence[int] | None) -> None:
@@ -126,13 +127,9 @@ class Builder:
         """Return what a component may use to build itself.
 
         Args:
-            role: ``"encoder"``, ``"decoder"`` or ``"cross"``.
+            role: A role of the model, ``"encoder"``, ``"decoder"`` or ``"cross"``; another one is a `KeyError`.
             layer: Index of the layer; None for a component that all layers share, which gets the heads of layer 0.
             members: The members that the component is built for; default: all.
-
-        Raises:
-            HeadToHeadError: If the attention style of the layer is unknown, or its sizes are inconsistent with the
-                model.
         """
         model = self.config.model
         words = self.vocab_sizes

@@ -361,7 +361,7 @@ def _declared_record(
 
 
 def _refuse_different_groups(variant: Variant, against: Variant, location: SourceLocation) -> None:
-    """Raise an error for variants with different data or sizes, whose scores are not compared."""
+    """Raise a `HeadToHeadError` for variants with different data or sizes, whose scores are not compared."""
     if comparison_group(variant.axes) == comparison_group(against.axes):
         return
     if variant.axes.get(DATA_AXIS) != against.axes.get(DATA_AXIS):

@@ -250,7 +250,7 @@ def _time_line(plan: Plan) -> str:
 
 
 def _tuned(plan: Plan) -> Iterator[str]:
-    """Yield each variant's chosen setting, and the loss of every setting."""
+    """Yield a line for each variant with its chosen setting and the loss of every setting; none without a choice."""
     if plan.tuning is None:
         return
     for slug, tuned in plan.tuning.variants.items():

@@ -170,8 +170,8 @@ def test_runs_that_cannot_be_stacked_have_different_shapes(changed):
 
 def test_unlike_modules_are_applied_to_their_members_only():
     model = Transformer(UNLIKE[0], SEEDS, 12, 9, UNLIKE)
-    names = dict(model.named_parameters())
-    tables = [name for name in names if name.startswith("positionals.encoder")]
-    assert [model.members_of(name) for name in tables] == [(2, 4)]
+    owners = {name: members for name, _, members in model.owned_parameters()}
+    tables = [name for name in owners if name.startswith("positionals.encoder")]
+    assert [owners[name] for name in tables] == [(2, 4)]
     assert "positionals.encoder.table" in model.member_state(2)
     assert "positionals.encoder.table" not in model.member_state(3)

@@ -37,7 +37,12 @@ from headtohead.training import checkpoint
 from headtohead.training.loop import Evaluation, StackTraining, TimeLimitReached, TrainingEvents
 from headtohead.training.maps import SentenceMaps, probe_maps, summary, write_maps
 from headtohead.training.memory import is_device_error, keep_freed_memory, machine_load
-from headtohead.training.results import Member, cost_metrics, score_test_split, translations_table
+from headtohead.training.results import (
+    MemberResults,
+    cost_metrics,
+    score_test_split,
+    translations_table,
+)
 
 PROGRESS_SECONDS = 0.5
 
@@ -406,7 +411,7 @@ class Worker:
                 self._announce_end(index, states.DONE)
 
     def _finish_member(
-        self, directory: Path, index: int, test: Member, maps: Sequence[SentenceMaps]
+        self, directory: Path, index: int, test: MemberResults, maps: Sequence[SentenceMaps]
     ) -> None:
         """Write the files of a member's result, the scores and the state DONE last.
 

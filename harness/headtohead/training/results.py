@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from operator import mul
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -34,13 +35,17 @@ from headtohead.training.evaluate import (
 )
 from headtohead.training.loop import StackTraining
 
-Member = tuple[ResultsRecord, Translations | None]
-"""The record of a member with the metrics of the test split, and its translations; None with ``decode: none``."""
+
+class MemberResults(NamedTuple):
+    """The results of a member on the test split: its record, and its translations; None with ``decode: none``."""
+
+    record: ResultsRecord
+    translations: Translations | None
 
 
 def score_test_split(
     training: StackTraining, data: PreparedData, decoding_limit: int
-) -> Callable[[int], Member]:
+) -> Callable[[int], MemberResults]:
     """Score the test split for all members, and return a function that gives a member's results."""
     config = training.config.evaluate
     split = data.splits["test"]
@@ -102,7 +107,7 @@ class ScoredTestSplit:
                 counts[metric.name] = np.array([metric.per_target(texts[row]) for row in self.rows])
         return counts
 
-    def results(self, member: int) -> Member:
+    def results(self, member: int) -> MemberResults:
         """Return the record of a member and its translations."""
         config = self.training.config.evaluate
         scores = self.padded.forced.metrics(member)
@@ -135,7 +140,7 @@ class ScoredTestSplit:
             backend=BackendRecord(name=choice.name, why=choice.why),
             notes=(),
         )
-        return record, translations
+        return MemberResults(record, translations)
 
     def _translations(self, scored: Scored, member: int) -> Translations | None:
         """Return the translations of a member as text; None without decoding."""

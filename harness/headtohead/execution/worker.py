@@ -27,10 +27,11 @@ from headtohead.plugins.launcher import WorkerPlugins
 from headtohead.plugins.registry import Registered, current
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage import exits, states
+from headtohead.storage.examples import write_examples
 from headtohead.storage.leases import Busy, Lease, LeaseLost
 from headtohead.storage.objects import load_plugins
 from headtohead.storage.results import ResultsRecord
-from headtohead.storage.run import CHECKPOINT, TRANSLATIONS, VOCABULARY, RunRecord
+from headtohead.storage.run import CHECKPOINT, EXAMPLES, TRANSLATIONS, VOCABULARY, RunRecord
 from headtohead.storage.run_directory import RunWriter
 from headtohead.storage.stack import StackFolder
 from headtohead.training import checkpoint
@@ -40,7 +41,7 @@ from headtohead.training.memory import is_device_error, keep_freed_memory, machi
 from headtohead.training.results import (
     MemberResults,
     cost_metrics,
-    score_test_split,
+    score_splits,
     translations_table,
 )
 
@@ -158,7 +159,7 @@ class Worker:
     """An attempt to train a stack; the process holds the leases of its runs.
 
     Construction registers the plugins, sets the number of threads of the process, prepares the data and builds the
-    model, and reads the newest resume point.
+    model.
 
     Args:
         folder: The stack.
@@ -391,7 +392,7 @@ class Worker:
                 finished.append(index)
         if not finished:
             return
-        results = score_test_split(self.training, self.data, self.decoding_limit)
+        results = score_splits(self.training, self.data, self.decoding_limit)
         maps = []
         for probe in self.record.probes:
             maps_of_members = probe_maps(
@@ -411,21 +412,25 @@ class Worker:
                 self._announce_end(index, states.DONE)
 
     def _finish_member(
-        self, directory: Path, index: int, test: MemberResults, maps: Sequence[SentenceMaps]
+        self,
+        directory: Path,
+        index: int,
+        member_results: MemberResults,
+        maps: Sequence[SentenceMaps],
     ) -> None:
         """Write the files of a member's result, the scores and the state DONE last.
 
         Args:
             directory: The run directory, whose lease is held.
             index: The member.
-            test: Its results on the test part, and its translations.
+            member_results: Its scores, translations and values per example.
             maps: Its attention maps, one per probe sentence; no file without any.
 
         Raises:
             OSError: If the disk is full.
             LeaseLost: If another process has taken over the run.
         """
-        record, translations = test
+        record, translations, examples = member_results
         run = self.runs[index]
         member = self.training.progress.members[index]
         if maps:
@@ -437,8 +442,9 @@ class Worker:
         target_words = self.data.target_vocabulary.words
         run.write_json(VOCABULARY, {"source": source_words, "target": target_words})
         files.write_text(directory / TRANSLATIONS, translations_table(translations))
-        metrics = dict(record.metrics)
-        metrics |= self._last_metrics(index, member.best_step)
+        write_examples(directory / EXAMPLES, examples)
+        metrics = self._last_metrics(index, member.best_step)
+        metrics |= record.metrics
         metrics |= summary(maps)
         metrics |= self._costs
         metrics["system/wall_seconds"] = self._seconds

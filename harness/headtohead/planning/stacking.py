@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from headtohead.model.geometry import vocab_sizes
 from headtohead.model.loss import max_chunk_logits
-from headtohead.model.members import shape
+from headtohead.model.members import shape_key
 from headtohead.planning.compatibility import longest_sequences
 from headtohead.plugins.launcher import Launcher, cpu_cores
 from headtohead.plugins.registry import find_positional, registered
@@ -126,7 +126,7 @@ def _groups(plan: Plan, runs: Sequence[PlannedRun], device: str) -> dict[Group, 
         train = config.train.model_dump_json()
         positional = config.positional.model_dump_json()
         masking = config.masking.model_dump_json()
-        group_of[slug] = Group(shape(config), positional + masking)
+        group_of[slug] = Group(shape_key(config), positional + masking)
         # Members with equal optimizer settings are next to each other, since they share one optimizer step.
         sort_key_of[slug] = [train, positional, masking]
     alike = Counter(group_of[run.variant] for run in runs)

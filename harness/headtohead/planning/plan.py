@@ -17,7 +17,7 @@ from headtohead.errors import HeadToHeadError, nearest
 from headtohead.planning.costs import PlannedVariant
 from headtohead.planning.design import Design
 from headtohead.planning.lookup import FinishedRun, PlannedRun
-from headtohead.planning.metrics import reported_metrics
+from headtohead.planning.metrics import declared_metrics, reported_metrics
 from headtohead.schema.run_config import ModelConfig, RunConfig, TrainConfig, changed
 from headtohead.storage import states
 from headtohead.storage.contrasts import ContrastRecord
@@ -215,7 +215,9 @@ class Plan:
     @cached_property
     def metrics(self) -> ReportedMetrics:
         """The metrics of the report."""
-        return reported_metrics(self.loaded, self.by_slug[self.design.baseline].config)
+        reported = reported_metrics(self.loaded, self.by_slug[self.design.baseline].config)
+        datasets = [variant.config.data.dataset for variant in self.variants]
+        return reported.model_copy(update={"declared": declared_metrics(datasets)})
 
     @cached_property
     def _by_variant(self) -> Mapping[str, list[PlannedRun]]:

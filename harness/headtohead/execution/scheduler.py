@@ -486,9 +486,17 @@ class _Execution:
     ) -> None:
         """Replace a stack by parts that are trained from the first step, unless another process trains it.
 
-        In both cases its runs are left for the next round. The folder, its resume points and the histories of open runs
-        are removed. A folder is a stack if it contains ``stack.json``. Its file is removed first, so that no run is
-        ever in two stacks.
+        In both cases its runs are left for the next round. The folder and its resume points are removed, and the
+        histories of open runs moved to their attempts. A folder is a stack if it contains ``stack.json``. This file is
+        removed before the parts are written, so that no run is ever in two stacks.
+
+        Args:
+            folder: The stack.
+            record: Its record.
+            parts: The records of the new stacks, which have all its members.
+
+        Raises:
+            LeaseLost: If another process takes over a run meanwhile.
         """
         self.left |= record.hashes
         with suppress(Busy), Lease(*(run.path for run in folder.runs())) as lease:

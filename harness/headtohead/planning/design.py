@@ -174,17 +174,18 @@ def _with_translation_notes(design: Design, loaded: LoadedExperiment) -> Design:
     """
     primary = reported_metrics(loaded, design.variant(design.baseline).config).primary
     metric = find_metric(primary)
-    if metric is None or metric.per_example is None:
+    requires_translations = metric is not None and metric.per_example is not None
+    if not requires_translations:
         return design
-    silent = [
+    without_score = [
         variant.slug for variant in design.variants if variant.config.evaluate.decode == "none"
     ]
-    if silent and (design.changes or design.baseline in silent):
+    if without_score and (design.changes or design.baseline in without_score):
         raise loaded.location("metrics", "primary").error(
-            f"'{primary}' requires translations, but variant '{silent[0]}' has evaluate.decode: none; use "
+            f"'{primary}' requires translations, but variant '{without_score[0]}' has evaluate.decode: none; use "
             "test/token_accuracy, or another evaluate.decode"
         )
-    notes = [f"no {primary} for {slug}, which has evaluate.decode: none" for slug in silent]
+    notes = [f"no {primary} for {slug}, which has evaluate.decode: none" for slug in without_score]
     return replace(design, notes=(*design.notes, *notes))
 
 

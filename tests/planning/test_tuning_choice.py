@@ -85,7 +85,7 @@ def test_many_tables_are_fitted_as_each_alone():
         (bowl(0.004, noise=0.001, cubic=0.03), "the parabola does not fit, p "),
         (bowl(0.02), "the minimum of the parabola is outside the values"),
         (bowl(0.004, RATES[:3]), "fewer than 4 values have no diverged run"),
-        (bowl(0.004, (0.0, *RATES)[1:]) + [trial(0.0, (2.0, 2.0))], "not all values are numbers"),
+        ([*bowl(0.004), trial(0.0, (2.0, 2.0))], "not all values are numbers"),
         ([trial(rate, (u, u)) for rate, u in zip(RATES, (1, 2, 2, 1), strict=True)], "no minimum"),
     ],
 )

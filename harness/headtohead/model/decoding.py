@@ -60,7 +60,9 @@ class DecodingState:
         max_length: Maximum length of a translation, <eos> not counted.
 
     Raises:
-        HeadToHeadError: If the decoder supports a single number of tokens only.
+        HeadToHeadError: If the decoder supports a single number of tokens only, or the source is longer than the
+            maximum of an encoding or an attention.
+        ValueError: If a decoder-only model gets sources of different lengths.
     """
 
     def __init__(
@@ -94,7 +96,11 @@ class DecodingState:
         The first call of a decoder-only model also reads the prompt into the caches (prefill).
 
         Args:
-            written: All tokens so far, <sos> included, ``[member, sentence, time]``.
+            written: All tokens so far, <sos> included, ``[member, sentence, time]``. With caches, only the last one
+                is read, so each call must have one token more than the call before.
+
+        Raises:
+            HeadToHeadError: If the tokens exceed the maximum of an encoding or an attention.
         """
         position = written.shape[-1] - 1
         is_first = position == 0
@@ -145,6 +151,7 @@ def _possible_steps(model: Transformer, source: Tensor, max_length: int) -> int:
 def active_indices(done: Tensor, tokens: int, together: bool = False) -> Tensor | None:
     """Return the indices of the sentences to continue, ``[member, sentence]``, or None for all.
 
+    No column is left if all sentences are finished. While more than `WORTH_LEAVING` of them are active, all continue.
     All members continue the same number of sentences: a member with fewer active sentences
     continues finished ones too. On CUDA, where the number of sentences is read from the device, all continue until the
     next multiple of ``WORDS_PER_CHECK`` tokens.
@@ -170,7 +177,13 @@ def greedy(
     """Translate by choosing the most probable token at every step; arguments as in `DecodingState`.
 
     Returns:
-        Ids ``[member, batch, at most max_length]`` without <sos>; from <eos> on, ``ends.fill``.
+        Ids ``[member, batch, at most max_length]`` without <sos>; from <eos> on, ``ends.fill``. The last axis is
+        shorter than ``max_length`` only if the decoder supports fewer positions.
+
+    Raises:
+        HeadToHeadError: If the decoder supports a single number of tokens only, or the source is longer than the
+            maximum of an encoding or an attention.
+        ValueError: If a decoder-only model gets sources of different lengths.
     """
     state = DecodingState(model, source, lengths, max_length)
     translated = torch.full((*source.shape[:2], state.steps), ends.fill, device=source.device)
@@ -198,11 +211,17 @@ def translate_each(
 ) -> list[list[int]]:
     """Return the token ids of the greedy translation of each source, which do not depend on the other sources.
 
+    A translation ends before <eos>; without sources, the result is empty.
+
     Args:
         model: A stack with one member, in evaluation mode.
         sources: Token ids, boundary tokens included.
         max_length: Maximum length of a translation, <eos> not counted.
         ends: Ids of the vocabulary.
+
+    Raises:
+        HeadToHeadError: If the decoder supports a single number of tokens only, or a source is longer than the maximum
+            of an encoding or an attention.
     """
     translations: list[list[int]] = [[] for _ in sources]
     device = model.target_embedding.weight.device
@@ -223,7 +242,8 @@ def translate_each(
 def _independent_batches(model: Transformer, lengths: Sequence[int]) -> Iterator[list[int]]:
     """Yield the indices of sources, sorted by length, in batches in which no source affects another.
 
-    Sentences of different lengths share a batch only if an encoder reads them and padding is hidden.
+    A batch has at most `TOGETHER` sources, and one if positions are batch rows. Sentences of different lengths share a
+    batch only if an encoder reads them and padding is hidden.
     """
     order = sorted(range(len(lengths)), key=lengths.__getitem__)
     size = 1 if model.position_is_row else TOGETHER

@@ -25,7 +25,7 @@ from headtohead.planning.compatibility import longest_sequences
 from headtohead.planning.costs import PlannedVariant
 from headtohead.planning.datasets import PreparedDataSets
 from headtohead.planning.lengths import decoding_limit
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import find_masking
 from headtohead.schema.run_config import EntryConfig, RunConfig
 
 MAX_LENGTH = 768
@@ -53,7 +53,13 @@ class MaskEffect(NamedTuple):
 def mark_equal_variants(
     variants: Sequence[PlannedVariant], baseline: str, datasets: PreparedDataSets
 ) -> tuple[PlannedVariant, ...]:
-    """Return the variants with the earlier variant that each is equal to; the baseline counts as the first."""
+    """Return the variants; the record of each that equals an earlier one has ``equal_to`` and ``equal_reason``.
+
+    The baseline counts as the first variant. The variants keep their order, and the arguments are not changed.
+
+    Raises:
+        HeadToHeadError: If a masking scheme is not registered or raises one.
+    """
     longest = {"source": 1, "target": 1}
     for variant in variants:
         for side, tokens in _longest(variant.config, datasets).items():
@@ -87,18 +93,24 @@ def equal_variants(
     identities: Mapping[str, Mapping[str, Any]],
     longest: Mapping[str, int],
 ) -> dict[str, Equality]:
-    """Return, by slug, the variants that are equal to an earlier variant.
+    """Return, by slug, the variants that are equal to an earlier variant; variants without an equal one are absent.
+
+    Only variants that agree in everything but masking can be equal.
 
     Args:
         configs: The configuration of each variant after matching, by slug.
         first: Slug of the variant that is considered first, usually the baseline.
-        identities: Canonical identity of each variant, by slug.
-        longest: Maximum sequence length of training and decoding in tokens, by side.
+        identities: The result of `run_identity` for each variant, by slug.
+        longest: Maximum sequence length of training and decoding in tokens, by side, source and target.
+
+    Raises:
+        HeadToHeadError: If a masking scheme is not registered.
     """
     masks = _Masks(longest)
     equal: dict[str, Equality] = {}
     distinct_by_rest: dict[str, list[str]] = {}
-    for slug in sorted(configs, key=lambda slug: slug != first):
+    first_to_last = sorted(configs, key=lambda slug: slug != first)
+    for slug in first_to_last:
         rest = dict(identities[slug]["config"])
         rest.pop("masking", None)
         key = json.dumps([rest, identities[slug]["data_hash"]], sort_keys=True)
@@ -121,9 +133,16 @@ class _Masks:
         self.effect = cache(self._effect)
 
     def equality(self, config: RunConfig, earlier: RunConfig) -> str | None:
-        """Return why two variants that differ at most in masking are equal, or None if a difference has an effect."""
-        masks = {role: config.masking.role(role) for role in config.roles}
-        earlier_masks = {role: earlier.masking.role(role) for role in config.roles}
+        """Return why two variants that differ at most in masking are equal, or None if they are not known to be.
+
+        None also if sequences are longer than ``MAX_LENGTH``, or a role's masking varies by layer.
+
+        Args:
+            config: The configuration of a variant.
+            earlier: That of an earlier variant, with the same roles.
+        """
+        masks = {role: config.entry("masking", role) for role in config.roles}
+        earlier_masks = {role: earlier.entry("masking", role) for role in config.roles}
         differing = [role for role in config.roles if masks[role] != earlier_masks[role]]
         if not differing:
             return "the two configurations are the same"
@@ -138,6 +157,7 @@ class _Masks:
             effect = self.effect(role, keys[role], mask)
             if effect.digest != self.effect(role, keys[role], earlier_mask).digest:
                 return None
+            # The rows of padding queries may differ if no non-padding query reads them as keys.
             rows = "source" if role == "encoder" else "target"
             readers = [reader for reader in config.roles if keys[reader] == rows]
             if self._attend_to_padding(readers, rows, masks):
@@ -158,17 +178,22 @@ class _Masks:
         return any(effect.attends_to_padding for effect in effects)
 
     def _effect(self, role: str, side: str, entry: str) -> MaskEffect:
-        """Return the effect of a masking scheme.
+        """Return the effect of a masking scheme: its masks at every length from 1 to the longest of its keys' side.
+
+        A scheme whose ``mask`` returns None allows all keys. The cost grows with the cube of the length.
 
         Args:
             role: The role of the attention.
             side: The side of its keys, source or target.
             entry: The scheme with its options, as JSON.
+
+        Raises:
+            HeadToHeadError: If the scheme is not registered.
         """
         import torch
 
         chosen = json.loads(entry)
-        masking = current().masking(chosen["name"])
+        masking = find_masking(chosen["name"])
         scheme = masking(masking.Options.model_validate(chosen["options"]))
         row = torch.arange(self.longest["source" if role == "encoder" else "target"])
         column = torch.arange(self.longest[side])

@@ -20,7 +20,7 @@ def check_metric(
     of_heads_too: bool = False,
     directed: bool = False,
 ) -> None:
-    """Check that the runs of a configuration measure a metric; None is valid.
+    """Raise unless the runs of a configuration measure a metric; None as the name is valid.
 
     Args:
         name: The metric, such as ``test/exact_match``.
@@ -30,7 +30,8 @@ def check_metric(
         directed: Whether the metric must be better high or better low.
 
     Raises:
-        HeadToHeadError: If it is not, with the nearest name.
+        HeadToHeadError: If the runs do not measure it, with the nearest name; if it must have a direction and has none;
+            or if the dataset is unknown or declares a metric with a reserved name.
     """
     if name is None:
         return
@@ -52,7 +53,15 @@ def check_metric(
 
 
 def reported_metrics(loaded: LoadedExperiment, config: RunConfig) -> ReportedMetrics:
-    """Return the metrics of the report, checked; the defaults are those of the dataset of ``config``."""
+    """Return the metrics of the report, checked; the defaults are those of the dataset of ``config``.
+
+    The default primary metric is the first of the dataset; by default the report has ``valid/loss`` and the others.
+    Margins by metric are checked too.
+
+    Raises:
+        HeadToHeadError: With the location in the file, if runs do not measure a metric, or the primary metric is
+            neither better high nor better low.
+    """
     metrics = loaded.file.metrics
     location = loaded.location("metrics")
     first, *others = task_metrics(config.data.dataset)

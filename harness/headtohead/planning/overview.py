@@ -50,7 +50,10 @@ class Overview:
 
 
 def overview(plan: Plan) -> Overview:
-    """Return the runs of a plan, their states, the excluded combinations with reasons, and the costs."""
+    """Return the summary of a plan: runs and their states, costs, excluded combinations, notes and power.
+
+    Stacks and time are estimated for this machine. Nothing is written.
+    """
     sections = {
         "changes": list(_changes(plan)),
         "same by construction, trained once": _equal(plan),
@@ -120,7 +123,10 @@ def _leaks(plan: Plan) -> Iterator[str]:
 
 
 def _lines(plan: Plan) -> Iterator[str]:
-    """Yield the facts of the plan as a whole: project, data, tuning, looks, runs, steps and time."""
+    """Yield the lines about the plan as a whole: project, data, tuning, looks, runs, steps and time.
+
+    Tuning and looks have lines only if the plan has them, the time only if runs remain, also of the sweep.
+    """
     runs_root = plan.runs_root.resolve()
     yield f"project: {runs_root.parent} (runs in {runs_root})"
     yield _data_line(plan)
@@ -172,7 +178,8 @@ def _tuning_lines(tuning: Tuning) -> Iterator[str]:
     """Yield a line about the sweep, and another one if its settings are too coarse to find the best one.
 
     The first line has the settings that the sweep tries for every variant, and the progress of the sweep. Further
-    settings that only some variants try, beyond a best value at the edge, are left out.
+    settings that only some variants try, beyond a best value at the edge, are left out. The sweep has at least one
+    variant.
     """
     first, *others = tuning.settings.values()
     names = []
@@ -214,7 +221,10 @@ def _run_states(plan: Plan) -> str:
 
 
 def _remaining(plan: Plan) -> str:
-    """Return how many runs the next call trains, or why it trains none."""
+    """Return how many runs the next call trains and in how many stacks, or why it trains none.
+
+    Before the tuning has chosen the settings, the number is not known.
+    """
     if plan.tuning is not None and not plan.tuning.is_chosen:
         return "the tuning chooses their settings"
     if plan.remaining:
@@ -275,14 +285,17 @@ def _pitfalls(plan: Plan) -> Iterator[str]:
 
 
 def _ends(numbers: Iterable[int]) -> str:
-    """Return the smallest and the largest number, once if they are equal."""
+    """Return the smallest and the largest number as text, once if they are equal; without numbers, `IndexError`."""
     ordered = sorted(numbers)
     ends = dict.fromkeys((ordered[0], ordered[-1]))
     return _numbers(ends, " to ")
 
 
 def _row(plan: Plan, variant: PlannedVariant) -> tuple[str, ...]:
-    """Return the cells of a variant, in the order of `COLUMNS`."""
+    """Return the texts of a variant's cells, in the order of `COLUMNS`.
+
+    A widened ``d_ff`` has the asked one before it. The path is one word if all roles have the same.
+    """
     record = variant.record
     counts = record.counts
     name = variant.slug

@@ -77,7 +77,11 @@ class Tuning:
 
     @property
     def coarse(self) -> str:
-        """Why the sweep may miss the best setting; empty with four values of each field that has real numbers."""
+        """Why the sweep may miss the best setting, as a list of reasons; empty with enough values.
+
+        Enough are four values of a field with fractional values. Fields of whole numbers, texts or booleans may have
+        fewer values.
+        """
         reasons = []
         for path in self.fields:
             values_by_variant = []
@@ -216,11 +220,17 @@ class Plan:
         return runs
 
     def runs_of(self, slug: str) -> list[PlannedRun]:
-        """Return the runs of a variant, or those of the variant that it is equal to."""
+        """Return the runs of a variant, or those of the variant that it is equal to; of another slug, `KeyError`."""
         return self._by_variant[self.by_slug[slug].record.equal_to or slug]
 
     def limited_to(self, names: Sequence[str]) -> Plan:
-        """Return the plan with only these variants to train, or unchanged without names.
+        """Return a plan of which only these variants train; without names, this plan.
+
+        All runs stay in the plan; `selected` and `remaining` have those of these variants. A variant that equals
+        another one by construction stands for that one, whose runs it has.
+
+        Args:
+            names: Slugs of variants.
 
         Raises:
             HeadToHeadError: For a name that is no variant's slug, with the nearest slug, and for an excluded variant.

@@ -56,6 +56,9 @@ def make_plan(
         cache: Folder of prepared data; default: H2H_CACHE or ~/.cache/headtohead.
         fresh: Ignore existing runs.
         look: With sequential seeds, the number of seeds of the planned look; default: the look that the study is at.
+
+    Raises:
+        HeadToHeadError: As `Planner` and `Planner.plan`, and if the runs folder cannot be read.
     """
     existing = None if fresh else ExistingRuns(runs_root)
     return Planner(loaded, runs_root, cache).plan(existing, look)
@@ -64,7 +67,8 @@ def make_plan(
 class Planner:
     """Plans an experiment file, also several times while its runs change.
 
-    The design, prepared data and the costs of configurations do not depend on runs; they are computed once.
+    The design, prepared data and the costs of configurations do not depend on runs; they are computed once. Data are
+    prepared, and written to the cache, at construction.
 
     Args:
         loaded: The experiment file.
@@ -93,10 +97,11 @@ class Planner:
         Args:
             existing: The runs that the plan may use; None ignores all.
             look: With sequential seeds, the number of seeds of the planned look; default: the look that the study
-                is at.
+                is at. Ignored with a fixed number of seeds.
 
         Raises:
-            HeadToHeadError: If a model does not fit into memory, or the runs folder cannot be read.
+            HeadToHeadError: If a model does not fit into memory, a field of ``match`` or ``tune`` is invalid, the code
+                of a plugin raises an error, or a run directory is damaged.
         """
         design = self.design
         looks = None
@@ -128,7 +133,15 @@ class Planner:
         return looks.next(len(recorded) - 1) or looks.seeds[-1]
 
     def _tune(self, design: Design, existing: ExistingRuns | None) -> Tuning:
-        """Plan the sweep as far as its results lead: listed values, further values, further seeds, the choice."""
+        """Plan the sweep as far as its results lead, and choose the settings if every variant has a choice.
+
+        Where all settings of a variant have results and the best value may be outside, a further value is added and
+        the sweep is planned again, at most ``MAX_WIDENINGS`` times; then further seeds, where no parabola holds.
+        `Tuning.variants` is empty as long as a variant has no choice.
+
+        Raises:
+            HeadToHeadError: If a field of ``tune`` is invalid, or as `_pass_through`.
+        """
         epochs = self.loaded.file.tune_epochs
         if not has_other_length(design, epochs):
             epochs = None
@@ -182,7 +195,21 @@ class Planner:
         looks: Looks | None = None,
         tuning: Tuning | None = None,
     ) -> Plan:
-        """Return the plan of an expanded design, that of the experiment or of its sweep."""
+        """Return the plan of an expanded design, that of the experiment or of its sweep.
+
+        The passes are: refuse oversized models, match, cost, mark equal variants, look up runs.
+
+        Args:
+            loaded: The experiment file, or that of the sweep.
+            design: The expanded design; the design of the plan has the matched variants.
+            existing: The runs that the plan may use; None ignores all.
+            looks: The looks of sequential seeds.
+            tuning: The sweep; None for the sweep itself.
+
+        Raises:
+            HeadToHeadError: If a model does not fit into memory, ``model.d_ff`` is matched and an axis, the code of a
+                plugin raises an error, or a run directory is damaged.
+        """
         for variant in design.variants:
             refuse_oversized(loaded, variant.slug, variant.config)
         matched, matching_notes = match_variants(loaded, design.variants, design.axes, self.costs)

@@ -41,8 +41,11 @@ class Sweep:
     def sentence(self) -> str:
         """The chosen value of each variant, or of an axis the values that share the best mean."""
         texts = []
-        for (variant, panel), rows in self.chosen.groupby(["variant", "panel"], sort=False):
-            best = [text(x) for x in rows["x"]]
+        for variant, panel in (
+            self.rows[["variant", "panel"]].drop_duplicates().itertuples(index=False)
+        ):
+            is_line = (self.chosen["variant"] == variant) & (self.chosen["panel"] == panel)
+            best = [text(x) for x in self.chosen.loc[is_line, "x"]]
             name = f"{variant} · {panel}" if panel else variant
             shared = ", which share the best mean" if len(best) > 1 else ""
             texts.append(f"{name} {listed(best)}{shared}")

@@ -175,6 +175,8 @@ class Study:
         if reason is not None:
             raise HeadToHeadError(reason)
         self._check_plugins()
+        if self.retraining.fresh:
+            return  # all runs are archived, whether or not the plan has them
         dropped = dropped_note(self.plan)
         if dropped is not None:
             self.log(f"note: {dropped}")

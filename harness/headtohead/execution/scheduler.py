@@ -26,7 +26,7 @@ from headtohead.planning.stacking import arrange
 from headtohead.plugins.launcher import Job, Launcher
 from headtohead.plugins.registry import current
 from headtohead.storage import exits, states
-from headtohead.storage.experiment import EXPERIMENT, ExperimentDirectory, ProbeSentence
+from headtohead.storage.experiment import ExperimentDirectory, ProbeSentence
 from headtohead.storage.leases import Busy, Lease, LeaseLost, layout_lock, observe, release_dead
 from headtohead.storage.objects import worker_plugins
 from headtohead.storage.paths import inside
@@ -128,7 +128,7 @@ def execute(plan: Plan, machine: Machine, cache: Path, command: str) -> Outcome:
         files.remove_leftovers(cache)
         release_dead([inside(experiment, run.directory) for run in pending(plan)])
         with layout_lock(experiment):
-            files.write_json(experiment / EXPERIMENT, experiment_record(plan, command).to_json())
+            ExperimentDirectory.write(experiment, experiment_record(plan, command))
             try:
                 folders = _lay_out_study(plan, machine, cache)
             except LeaseLost:

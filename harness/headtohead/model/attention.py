@@ -56,7 +56,7 @@ class MultiHeadAttention(nn.Module):
         dropout: Dropout of the attention weights.
         bias: Whether the projections have biases.
         init: Initialisation of the projections.
-        self_attention: Whether keys and values are computed from the inputs, not from a memory.
+        is_self_attention: Whether keys and values are computed from the inputs, not from a memory.
 
     Raises:
         UndefinedError: If the style does not support a mechanism of the encoding.
@@ -70,7 +70,7 @@ class MultiHeadAttention(nn.Module):
         dropout: Dropout,
         bias: bool,
         init: Init,
-        self_attention: bool,
+        is_self_attention: bool,
     ) -> None:
         super().__init__()
         context = style.context
@@ -87,7 +87,7 @@ class MultiHeadAttention(nn.Module):
         self._shared = (positional,)
         self.mask_value = mask_value
         self.dropout = dropout
-        self.self_attention = self_attention
+        self.is_self_attention = is_self_attention
         geometry = context.geometry
         generators = context.generators
         d_model = context.d_model
@@ -98,9 +98,9 @@ class MultiHeadAttention(nn.Module):
             k = geometry.kv_heads * geometry.key_width
             v = geometry.value_heads * geometry.value_width
             self._widths = [q, k, v]
-            if self_attention and not overrides(style, Attention, "project"):
+            if is_self_attention and not overrides(style, Attention, "project"):
                 self.queries_keys_values = StackedLinear(generators, d_model, [q, k, v], bias, init)
-            elif not self_attention:
+            elif not is_self_attention:
                 if q:
                     self.queries = StackedLinear(generators, d_model, [q], bias, init)
                 self.keys_values = StackedLinear(generators, d_model, [k, v], bias, init)
@@ -113,7 +113,7 @@ class MultiHeadAttention(nn.Module):
             and not mechanisms & {"bias", "content_bias", "score", "values"}
             and not dropout.rate
         )
-        self._needs_inputs = self_attention and (
+        self._needs_inputs = is_self_attention and (
             "mix_tokens" in self._overridden or "content_bias" in mechanisms
         )
         needs_weights = (
@@ -279,7 +279,7 @@ class MultiHeadAttention(nn.Module):
         """
         geometry = self.context.geometry
         time = ctx.query_positions.shape[1]
-        if self.self_attention:
+        if self.is_self_attention:
             q, k, v = self._self_projections(x)
             # A cached step computes only the new keys, which have the positions of the queries.
             key_positions = ctx.query_positions
@@ -474,8 +474,8 @@ class MultiHeadAttention(nn.Module):
         level = None
         if self.mask_value not in ("-inf", "additive"):
             level = _for_rows(self._level_rows(ctx), members * batch)
-        products = self._uses_products(q, k, v)
-        in_float32 = products and _faster_in_float32(q, k)
+        uses_products = self._uses_products(q, k, v)
+        in_float32 = uses_products and _faster_in_float32(q, k)
         dtype = torch.float32 if in_float32 else kernel_dtype(q)
         additive_mask = None
         if bias is not None or ctx.mask is not None:
@@ -484,7 +484,7 @@ class MultiHeadAttention(nn.Module):
                 bias,
                 lambda: self._additive_mask(ctx, bias, (members, batch), dtype, level),
             )
-            if on_cuda(q) and not products:
+            if on_cuda(q) and not uses_products:
                 additive_mask = ctx.derived(
                     "aligned mask", additive_mask, partial(aligned_mask, additive_mask)
                 )
@@ -499,7 +499,7 @@ class MultiHeadAttention(nn.Module):
                 return _two_products(
                     q.float(), k.float(), v.float(), additive_mask, self.dropout, scale, ctx
                 )
-        if products:
+        if uses_products:
             return _two_products(q, k, v, additive_mask, self.dropout, scale, ctx)
         return functional.scaled_dot_product_attention(
             q, k, v, attn_mask=additive_mask, scale=scale
@@ -763,7 +763,13 @@ def _two_products(
 
 
 def apply_mask(scores: Tensor, mask: Tensor | None, mask_value: MaskValue) -> Tensor:
-    """Apply a mask to scores: set ``-inf`` or ``-1e9``, or subtract 1e9 (``additive``)."""
+    """Return scores with a mask applied: set to ``-inf`` or ``-1e9``, or lowered by 1e9 (``additive``).
+
+    Args:
+        scores: ``[member, batch, head, query, key]``.
+        mask: ``[member or 1, batch or 1, 1, query, key]``, True where a query attends; None returns the scores.
+        mask_value: The value of all members, or of each.
+    """
     if mask is None:
         return scores
     if isinstance(mask_value, PerMemberMaskValue):

@@ -270,7 +270,7 @@ class Builder:
             self.dropout("attention"),
             self.config.model.bias,
             self.init,
-            self_attention=role != "cross" or self.key_sides["cross"] == "target",
+            is_self_attention=role != "cross" or self.key_sides["cross"] == "target",
         )
 
     def bounds(self, role: str) -> Iterator[Bound]:

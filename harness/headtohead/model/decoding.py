@@ -119,22 +119,22 @@ class DecodingState:
 
     def active(self, done: Tensor, tokens: int) -> Tensor | None:
         """Remove finished sentences from the batch, and return the indices of the others; None if all remain."""
-        left = active_indices(done, tokens, self.model.position_is_row)
-        if left is not None and left.shape[1]:
-            self._select(left)
-        return left
+        remaining = active_indices(done, tokens, self.model.position_is_row)
+        if remaining is not None and remaining.shape[1]:
+            self._select(remaining)
+        return remaining
 
     def _select(self, sentences: Tensor) -> None:
-        """Keep only the given sentences of each member, ``[member, sentence]``."""
+        """Keep only the sentences with these indices, ``[member, sentence]``, as many of each member, in place."""
         self.original_rows = self.original_rows.gather(1, sentences)
         self.lengths = self.lengths.gather(1, sentences)
         if self.memory is not None:
             self.memory = self.memory[self.member_index, sentences]
         if self.prompt is not None:
             self.prompt = self.prompt[self.member_index, sentences]
-        for self_attention, cross_attention in self.caches or ():
-            self_attention.select(sentences)
-            cross_attention.select(sentences)
+        for self_cache, cross_cache in self.caches or ():
+            self_cache.select(sentences)
+            cross_cache.select(sentences)
 
 
 def _possible_steps(model: Transformer, source: Tensor, max_length: int) -> int:
@@ -163,11 +163,12 @@ def active_indices(done: Tensor, tokens: int, together: bool = False) -> Tensor 
     """
     if on_cuda(done) and tokens % WORDS_PER_CHECK:
         return None
-    left = int((~done).sum(1).max())
-    most = 0 if together else WORTH_LEAVING * done.shape[1]
-    if left > most:
+    num_active = int((~done).sum(1).max())
+    max_active = 0 if together else WORTH_LEAVING * done.shape[1]
+    if num_active > max_active:
         return None
-    return done.int().argsort(dim=1, stable=True)[:, :left]
+    active_first = done.int().argsort(dim=1, stable=True)
+    return active_first[:, :num_active]
 
 
 @torch.no_grad()
@@ -196,13 +197,13 @@ def greedy(
         chosen = torch.where(done, ends.fill, chosen)
         translated[state.member_index, state.original_rows, position] = chosen
         written = torch.cat([written, chosen.unsqueeze(-1)], dim=-1)
-        left = state.active(done, position + 1)
-        if left is None:
+        remaining = state.active(done, position + 1)
+        if remaining is None:
             continue
-        if not left.shape[1]:
+        if not remaining.shape[1]:
             break
-        done = done.gather(1, left)
-        written = written[state.member_index, left]
+        done = done.gather(1, remaining)
+        written = written[state.member_index, remaining]
     return translated
 
 

@@ -293,6 +293,7 @@ class Dropout(nn.Module):
         return x * self._factors(x.transpose(-2, -1).shape, x.dtype).transpose(-2, -1)
 
     def _fused(self, x: Tensor, queries: int, keys: int) -> Tensor:
+        """Return ``x`` with dropout by the kernel, with the next numbers of the site; the rest as in `FusedDropout`."""
         dropout_rng = self._shared[0]
         request = dropout_rng.request(self.site, x.numel() // dropout_rng.members)
         starts = dropout_rng.get_buffer("starts")
@@ -304,7 +305,14 @@ class Dropout(nn.Module):
         return dropped
 
     def _factors(self, shape: torch.Size, dtype: torch.dtype) -> Tensor:
-        """Return 0 for dropped activations, and 1 / (1 - rate) for the others."""
+        """Return the factor of each activation: 0 for dropped ones, 1 / (1 - rate) for the others.
+
+        The next numbers of the site are taken, so two calls in a microbatch give other factors.
+
+        Args:
+            shape: Shape of the activations, ``[member · any, ...]``.
+            dtype: Type of the factors.
+        """
         dropout_rng = self._shared[0]
         numbers = dropout_rng.numbers(self.site, shape.numel() // dropout_rng.members)
         # The comparison writes floats: a boolean intermediate is 2.2 times slower.

@@ -105,7 +105,7 @@ def _refusal_in_cross_attention(mechanisms: frozenset[str]) -> str | None:
 def _refusal_by_style(
     mechanisms: frozenset[str], style: type[Attention], geometry: Geometry
 ) -> str | None:
-    """Return why a style refuses an encoding with these mechanisms in any role, or None."""
+    """Return the first reason why a style refuses an encoding with these mechanisms in any role, or None."""
     name = f"{style.entry_name} attention"
     if not style.projects and mechanisms & SCORES:
         return (

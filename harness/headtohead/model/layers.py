@@ -76,12 +76,12 @@ class StackedEmbedding(nn.Module):
         super().__init__()
         initializer = _by_init(init, normal(1.0), normal(width**-0.5))
         self.weight = nn.Parameter(init_per_member(generators, (vocab_size, width), initializer))
-        self.single = len(generators) == 1
+        self.has_one_member = len(generators) == 1
         offsets = torch.arange(len(generators), device=self.weight.device) * vocab_size
         self.register_buffer("offsets", offsets.view(-1, 1, 1), persistent=False)
 
     def forward(self, ids: Tensor) -> Tensor:
-        if not self.single:
+        if not self.has_one_member:
             ids = ids + self.get_buffer("offsets")
         return torch.embedding(self.weight.flatten(0, 1), ids)
 
@@ -140,8 +140,8 @@ class ResidualBlock(nn.Module):
     """Residual connection with norms, and dropout on the output of the sublayer.
 
     Args:
-        norm: Acts on the input of the sublayer or, without ``pre``, on the sum.
-        pre: Whether ``norm`` acts before the sublayer.
+        norm: Acts on the input of the sublayer or, if it is no pre-norm, on the sum.
+        is_pre_norm: Whether ``norm`` acts before the sublayer.
         post_norm: Acts on the output of the sublayer, before dropout and the sum, or None.
         dropout: Dropout of the output.
     """
@@ -149,19 +149,19 @@ class ResidualBlock(nn.Module):
     def __init__(
         self,
         norm: nn.Module | SharedModule,
-        pre: bool,
+        is_pre_norm: bool,
         post_norm: nn.Module | SharedModule | None,
         dropout: Dropout,
     ) -> None:
         super().__init__()
         self.norm = norm
-        self.pre = pre
+        self.is_pre_norm = is_pre_norm
         self.post_norm = post_norm
         self.dropout = dropout
 
     def sublayer_input(self, x: Tensor, record: Record | None = None) -> Tensor:
         """Return the input of the sublayer for the input of the block."""
-        if not self.pre:
+        if not self.is_pre_norm:
             return x
         normed: Tensor = self.norm(x)
         if record is not None:
@@ -185,7 +185,7 @@ class ResidualBlock(nn.Module):
         total: Tensor = x + self.dropout(output)
         if record is not None:
             record("residual", total)
-        if not self.pre:
+        if not self.is_pre_norm:
             total = self.norm(total)
             if record is not None:
                 record("norm", total)

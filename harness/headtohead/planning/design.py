@@ -18,6 +18,7 @@ from headtohead.config.builder import (
 from headtohead.config.labels import Scalar, label_at, scalar, slug_of, text, titles_of
 from headtohead.config.loading import LoadedExperiment, refuse_many_runs
 from headtohead.config.source_location import SourceLocation, shown
+from headtohead.data.metrics import find_metric
 from headtohead.planning.between import END, START, changes_between, expand_between
 from headtohead.planning.contrasts import (
     Axis,
@@ -48,7 +49,6 @@ from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.contrasts import ContrastRecord
 from headtohead.storage.experiment import ExcludedRecord
-from headtohead.storage.metrics import find
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def _with_translation_notes(design: Design, loaded: LoadedExperiment) -> Design:
             has ``evaluate.decode: none``; or if a metric of the file is invalid.
     """
     primary = reported_metrics(loaded, design.variant(design.baseline).config).primary
-    metric = find(primary)
+    metric = find_metric(primary)
     if metric is None or metric.per_example is None:
         return design
     silent = [

@@ -259,7 +259,10 @@ def _time_line(plan: Plan) -> str:
 
 
 def _tuned(plan: Plan) -> Iterator[str]:
-    """Yield each variant's chosen setting, the rule that chose it, and the loss of every setting."""
+    """Yield a line for each variant: its chosen setting, the rule that chose it, and the loss of every setting.
+
+    There is none without a choice.
+    """
     if plan.tuning is None:
         return
     for slug, tuned in plan.tuning.variants.items():

@@ -15,7 +15,7 @@ from headtohead.errors import HeadToHeadError, nearest
 from headtohead.planning.costs import PlannedVariant
 from headtohead.planning.design import Design
 from headtohead.planning.lookup import FinishedRun, PlannedRun
-from headtohead.planning.metrics import reported_metrics
+from headtohead.planning.metrics import declared_metrics, reported_metrics
 from headtohead.planning.tuning.settings import TuningSetting
 from headtohead.planning.tuning.sweep import swept_slug
 from headtohead.storage import states
@@ -210,7 +210,9 @@ class Plan:
     @cached_property
     def metrics(self) -> ReportedMetrics:
         """The metrics of the report."""
-        return reported_metrics(self.loaded, self.by_slug[self.design.baseline].config)
+        reported = reported_metrics(self.loaded, self.by_slug[self.design.baseline].config)
+        datasets = [variant.config.data.dataset for variant in self.variants]
+        return reported.model_copy(update={"declared": declared_metrics(datasets)})
 
     @cached_property
     def _by_variant(self) -> Mapping[str, list[PlannedRun]]:

@@ -55,8 +55,8 @@ from headtohead.storage.experiment import ExcludedRecord
 class Design:
     """The expanded design: variants, exclusions, seeds and the structure that contrasts are built from.
 
-    ``start`` builds the baseline's configuration, and ``labels`` holds the axis values by slug, including those of
-    excluded combinations.
+    ``start`` builds the baseline's configuration, ``labels`` holds the axis values by slug, including those of
+    excluded combinations, and ``further_seeds`` are seeds that only some variants have besides ``seeds``, by slug.
     """
 
     axes: tuple[str, ...]
@@ -70,6 +70,11 @@ class Design:
     labels: Mapping[str, Mapping[str, Scalar]] = field(default_factory=dict)
     changes: tuple[ContrastRecord, ...] = ()
     declared: tuple[ContrastRecord, ...] = ()
+    further_seeds: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def seeds_of(self, slug: str) -> tuple[int, ...]:
+        """Return the seeds of a variant."""
+        return (*self.seeds, *self.further_seeds.get(slug, ()))
 
     def variant(self, slug: str) -> Variant:
         """Return the variant with this slug; without one, or for an excluded one, raise `StopIteration`."""

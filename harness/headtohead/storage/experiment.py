@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, JsonValue, StrictBool, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, StrictBool, model_validator
 from typing_extensions import TypedDict
 
 from headtohead.config.source_location import shown
@@ -41,6 +41,7 @@ from headtohead.storage.record import (
     required_record,
 )
 from headtohead.storage.results import MetricName, Scores
+from headtohead.storage.tuning import TuningRecord
 
 EXPERIMENT = "experiment.json"
 REFERENCE_POINTS = "reference_points.json"
@@ -207,36 +208,6 @@ class ExcludedRecord(Record):
     axes: Mapping[str, AxisValue]
     reason: str
     source: Literal["exclude", "incompatible"]
-
-
-class TrialRecord(Record):
-    """A setting of a sweep; ``runs`` are the hashes of its runs, and ``mean`` is None if one of them diverged."""
-
-    values: Mapping[str, JsonValue]
-    runs: tuple[str, ...] = ()
-    mean: Number | None
-    sd: Number | None
-
-
-class TunedVariant(Record):
-    """The setting that a sweep chose for a variant, and all tried settings."""
-
-    chosen: Mapping[str, JsonValue]
-    at_the_edge: tuple[str, ...]
-    tried: tuple[TrialRecord, ...]
-
-
-class TuningRecord(Record):
-    """The sweep of an experiment; ``variants`` is empty until every run of the sweep has a result."""
-
-    experiment: str
-    fields: tuple[str, ...]
-    metric: MetricName
-    seeds: tuple[Seed, ...]
-    variants: Mapping[str, TunedVariant]
-    epochs: Number | None = None
-    coarse: str = ""
-    """Why the sweep may miss the best setting."""
 
 
 class MetricRecord(Record):

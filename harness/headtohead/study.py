@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headtohead.analysis.study import Analysis
-from headtohead.config.entries import outside_entries
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.project import next_command
 from headtohead.data import cache_root, prepare
@@ -245,8 +244,8 @@ class Study:
         tuning = self.plan.tuning
         if tuning is not None and not tuning.is_done:
             plans.insert(0, tuning.plan)
-        configs = [variant.config for plan in plans for variant in plan.variants]
-        if not any(outside_entries(config) for config in configs):
+        used = [entry for plan in plans for variant in plan.variants for entry in variant.plugins]
+        if all(entry.is_built_in for entry in used):
             return
         from headtohead.testing.checks.as_trained import PlannedStack
         from headtohead.testing.checks.before_training import check_before_training

@@ -11,7 +11,7 @@ import math
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -24,20 +24,26 @@ from headtohead.data import prepare_recorded
 from headtohead.errors import HeadToHeadError, is_disk_error, is_out_of_memory
 from headtohead.escaping import visible
 from headtohead.plugins.launcher import WorkerPlugins
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import Registered, current
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage import exits, states
+from headtohead.storage.examples import write_examples
 from headtohead.storage.leases import Busy, Lease, LeaseLost
 from headtohead.storage.objects import load_plugins
 from headtohead.storage.results import ResultsRecord
-from headtohead.storage.run import CHECKPOINT, TRANSLATIONS, VOCABULARY, RunRecord
+from headtohead.storage.run import CHECKPOINT, EXAMPLES, TRANSLATIONS, VOCABULARY, RunRecord
 from headtohead.storage.run_directory import RunWriter
 from headtohead.storage.stack import StackFolder
 from headtohead.training import checkpoint
 from headtohead.training.loop import Evaluation, StackTraining, TimeLimitReached, TrainingEvents
 from headtohead.training.maps import SentenceMaps, probe_maps, summary, write_maps
 from headtohead.training.memory import is_device_error, keep_freed_memory, machine_load
-from headtohead.training.results import Member, cost_metrics, score_test_split, translations_table
+from headtohead.training.results import (
+    MemberResults,
+    cost_metrics,
+    score_splits,
+    translations_table,
+)
 
 PROGRESS_SECONDS = 0.5
 
@@ -126,8 +132,8 @@ def _log(text: str) -> bool:
     return True
 
 
-def _require_unchanged_reads(record: RunRecord, config: RunConfig) -> None:
-    """Raise if a file or variable that a plugin reads has changed since the run was planned.
+def _require_unchanged_reads(record: RunRecord, entries: Iterable[Registered]) -> None:
+    """Raise if a file or variable that an entry reads has changed since the run was planned.
 
     Reads that the record lacks are not checked. Sources cannot differ: the parent sends those of the plan.
 
@@ -139,7 +145,7 @@ def _require_unchanged_reads(record: RunRecord, config: RunConfig) -> None:
         for recorded_read in plugin.reads:
             key = (plugin.family, plugin.name, recorded_read.name)
             recorded[key] = recorded_read.sha256
-    for entry in plugins_of(config):
+    for entry in entries:
         for read in entry.reads:
             key = (entry.family, entry.name, read.name)
             if recorded.get(key, read.sha256) != read.sha256:
@@ -186,15 +192,18 @@ class Worker:
         keep_freed_memory()
         members = self.record.members
         name = self.runs[0].path.name
-        configs = {}
-        for slug, config in folder.configs().items():
-            configs[slug] = parsed_options(config, name)
+        records = [run.record for run in self.runs]
+        configs: dict[str, RunConfig] = {}
+        plugins_by_variant: dict[str, list[Registered]] = {}
+        for record, member in zip(records, members, strict=True):
+            if member.variant not in configs:
+                configs[member.variant] = parsed_options(record.config, name)
+                plugins_by_variant[member.variant] = plugins_of(configs[member.variant])
+            _require_unchanged_reads(record, plugins_by_variant[member.variant])
         self.config = configs[members[0].variant]
-        for run, member in zip(self.runs, members, strict=True):
-            _require_unchanged_reads(run.record, configs[member.variant])
         # Members of a stack have the same section `evaluate` and the same data.
-        self.decoding_limit = self.runs[0].record.decoding_limit
-        recorded = self.runs[0].record.data["data_hash"]
+        self.decoding_limit = records[0].decoding_limit
+        recorded = records[0].data["data_hash"]
         self.data = prepare_recorded(self.config.data, Path(self.record.cache), recorded)
         with watched_entries(configs.values()):
             self.training = StackTraining(
@@ -383,7 +392,7 @@ class Worker:
                 finished.append(index)
         if not finished:
             return
-        results = score_test_split(self.training, self.data, self.decoding_limit)
+        results = score_splits(self.training, self.data, self.decoding_limit)
         maps = []
         for probe in self.record.probes:
             maps_of_members = probe_maps(
@@ -403,21 +412,25 @@ class Worker:
                 self._announce_end(index, states.DONE)
 
     def _finish_member(
-        self, directory: Path, index: int, test: Member, maps: Sequence[SentenceMaps]
+        self,
+        directory: Path,
+        index: int,
+        member_results: MemberResults,
+        maps: Sequence[SentenceMaps],
     ) -> None:
         """Write the files of a member's result, the scores and the state DONE last.
 
         Args:
             directory: The run directory, whose lease is held.
             index: The member.
-            test: Its results on the test part, and its translations.
+            member_results: Its scores, translations and values per example.
             maps: Its attention maps, one per probe sentence; no file without any.
 
         Raises:
             OSError: If the disk is full.
             LeaseLost: If another process has taken over the run.
         """
-        record, translations = test
+        record, translations, examples = member_results
         run = self.runs[index]
         member = self.training.progress.members[index]
         if maps:
@@ -429,8 +442,9 @@ class Worker:
         target_words = self.data.target_vocabulary.words
         run.write_json(VOCABULARY, {"source": source_words, "target": target_words})
         files.write_text(directory / TRANSLATIONS, translations_table(translations))
-        metrics = dict(record.metrics)
-        metrics |= self._last_metrics(index, member.best_step)
+        write_examples(directory / EXAMPLES, examples)
+        metrics = self._last_metrics(index, member.best_step)
+        metrics |= record.metrics
         metrics |= summary(maps)
         metrics |= self._costs
         metrics["system/wall_seconds"] = self._seconds

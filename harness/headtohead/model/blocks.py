@@ -46,7 +46,7 @@ class DecoderLayer(nn.Module):
         super().__init__()
         self.attention = build.attention("decoder", layer)
         self.attention_branch = build.branch("decoder", layer)
-        if "cross" in build.config.roles:
+        if "cross" in build.num_layers:
             self.cross = build.attention("cross", layer)
             self.cross_branch = build.branch("decoder", layer)
         self.feed_forward = build.feed_forward("decoder", layer)

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from headtohead.model.attention import MultiHeadAttention
-from headtohead.model.dropout import Dropout, DropoutRNG, Rate
+from headtohead.model.dropout import Dropout, DropoutRNG, Thresholds
 from headtohead.model.geometry import Bound, VocabSizes, find_bound, find_geometry
 from headtohead.model.layers import (
     Generators,
@@ -32,11 +32,17 @@ from headtohead.model.members import (
 )
 from headtohead.model.quirks import key_sides
 from headtohead.plugins.attention import Attention
-from headtohead.plugins.component import BuildContext, Component, require_members
+from headtohead.plugins.component import BuildContext, Component, Geometry, require_members
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.norm import Norm
 from headtohead.plugins.positional import Positional
-from headtohead.plugins.registry import current, registered
+from headtohead.plugins.registry import (
+    find_attention,
+    find_entry,
+    find_masking,
+    find_positional,
+    registered,
+)
 from headtohead.schema.run_config import EntryConfig, RunConfig
 
 
@@ -53,9 +59,9 @@ def build_components(config: RunConfig, seeds: Sequence[int]) -> None:
         HeadToHeadError: If a tensor has no member axis, or NaN at initialisation.
     """
     build = Builder([config] * len(seeds), seeds)
-    for role in config.roles:
+    for role, layers in build.num_layers.items():
         build.positional(role)
-        for layer in range(build.layers(role)):
+        for layer in range(layers):
             build.style(role, layer)
 
 
@@ -66,10 +72,10 @@ class Builder:
         self.configs = configs
         self.config = configs[0]
         models = [config.model for config in configs]
-        self._rates: dict[str, Rate] = {}
+        self._thresholds: dict[str, Thresholds] = {}
         for kind in ("embedding", "attention", "ffn", "residual"):
             rates = [getattr(model, f"dropout_{kind}") for model in models]
-            self._rates[kind] = same_or_each(rates)
+            self._thresholds[kind] = Thresholds(same_or_each(rates))
         inits = [model.init for model in models]
         self.init: Init = inits
         if len(set(inits)) == 1:
@@ -89,15 +95,19 @@ class Builder:
         self.positionals: nn.ModuleDict
         self.vocab_sizes = VocabSizes(1, 1)
         self.shared: dict[str, nn.Module] = {}
-        self.registry = current()
         self.key_sides = key_sides(self.config)
-
-    def layers(self, role: str) -> int:
-        """Return the number of layers of a role; 0 for a role that the model lacks."""
-        if role not in self.config.roles:
-            return 0
-        model = self.config.model
-        return model.encoder_layers if role == "encoder" else model.decoder_layers
+        self.num_layers: dict[str, int] = {}
+        """The number of layers by role."""
+        for role in self.config.roles:
+            self.num_layers[role] = self.config.model.decoder_layers
+        if "encoder" in self.num_layers:
+            self.num_layers["encoder"] = self.config.model.encoder_layers
+        self.geometries: dict[str, list[Geometry]] = {}
+        """The head geometry of each layer by role."""
+        for role, layers in self.num_layers.items():
+            self.geometries[role] = [
+                find_geometry(self.config, role, layer) for layer in range(layers)
+            ]
 
     def _context(
         self, role: str, layer: int | None, members: Sequence[int] | None = None
@@ -119,9 +129,9 @@ class Builder:
             generators = [self.generators[member] for member in members]
         return BuildContext(
             role=role,
-            layers=self.layers(role),
+            layers=self.num_layers[role],
             d_model=model.d_model,
-            geometry=find_geometry(self.config, role, layer or 0),
+            geometry=self.geometries[role][layer or 0],
             generators=generators,
             layer=layer,
             model=model,
@@ -148,7 +158,7 @@ class Builder:
         for entry in chosen.pattern:
             key = entry.model_dump_json()
             if key not in built:
-                encoding = self.registry.positional(entry.name)
+                encoding = find_positional(entry.name)
                 built[key] = encoding(entry.options, context)
             layers.append(built[key])
         if len(layers) == 1:
@@ -162,7 +172,7 @@ class Builder:
         for chosen, group in groups(self.configs, "masking", role):
             layers = []
             for entry in chosen.pattern:
-                masking = self.registry.masking(entry.name)(entry.options)
+                masking = find_masking(entry.name)(entry.options)
                 require_members(masking)
                 layers.append(masking)
             part = layers[0]
@@ -176,7 +186,7 @@ class Builder:
 
     def source_embedding(self) -> StackedEmbedding | None:
         """Return the table of source tokens; None if there is no encoder or the target's table serves both."""
-        if "encoder" not in self.config.roles:
+        if "encoder" not in self.num_layers:
             return None
         if self.config.model.tie_embeddings in ("all", "embeddings"):
             return None
@@ -192,7 +202,7 @@ class Builder:
 
     def final_norm(self, role: str) -> nn.Module | SharedModule | None:
         """Return the norm after the last layer of a role; None if the model has none there."""
-        if role not in self.config.roles or not self.config.model.final_norm:
+        if role not in self.num_layers or not self.config.model.final_norm:
             return None
         return self.norm(role, None)
 
@@ -203,7 +213,7 @@ class Builder:
     def dropout(self, kind: str) -> Dropout:
         """Return the next dropout site. Sites are numbered independently of their rates."""
         self._sites += 1
-        return Dropout(self.dropout_rng, self._sites, self._rates[kind])
+        return Dropout(self.dropout_rng, self._sites, self._thresholds[kind])
 
     def style(self, role: str, layer: int) -> Attention:
         """Return a new attention style of a layer.
@@ -211,8 +221,8 @@ class Builder:
         Raises:
             HeadToHeadError: If the style is unknown or inconsistent with the model, or a tensor has no member axis.
         """
-        chosen = self.config.attention.role(role).at(layer)
-        style = self.registry.attention(chosen.name)(chosen.options, self._context(role, layer))
+        chosen = self.config.entry_of_layer("attention", role, layer)
+        style = find_attention(chosen.name)(chosen.options, self._context(role, layer))
         require_members(style)
         return style
 
@@ -241,7 +251,7 @@ class Builder:
         for family in ("positional", "attention"):
             for group, _ in groups(self.configs, family, role):
                 for chosen in group.pattern:
-                    entry = self.registry.find(family, chosen.name).entry
+                    entry = find_entry(family, chosen.name).entry
                     assert issubclass(entry, Component)
                     bound = find_bound(entry, chosen.options, family, role)
                     if bound is not None:
@@ -261,7 +271,7 @@ class Builder:
         """
         if "feed_forward" in self.shared:
             return SharedModule(self.shared["feed_forward"])
-        chosen = self.config.feed_forward.role(role).at(layer)
+        chosen = self.config.entry_of_layer("feed_forward", role, layer)
         entry = registered("feed_forward", chosen.name)(chosen.options, self._context(role, layer))
         require_members(entry)
         return StackedFeedForward(entry, self.init, self.dropout("ffn"))
@@ -274,7 +284,7 @@ class Builder:
         """
         if "norm" in self.shared:
             return SharedModule(self.shared["norm"])
-        chosen = self.config.norm.role(role).at(layer)
+        chosen = self.config.entry_of_layer("norm", role, layer)
         norm: Norm = registered("norm", chosen.name)(chosen.options, self._context(role, layer))
         require_members(norm)
         return norm

@@ -19,14 +19,13 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from headtohead.config.entries import entries_of
+from headtohead.config.entries import named_entries
 from headtohead.model.attention import overrides
 from headtohead.model.precision import one_thread
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.component import Component, require_members
 from headtohead.plugins.families import COMPONENTS
-from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.experiment import ModelCounts
 
@@ -57,8 +56,7 @@ def count(
     By default, each target token has a label.
     """
     # A cell of a notebook that is executed again registers another class under the same name.
-    entries = entries_of(config)
-    classes = tuple(current().find(family, entry.name).entry for family, entry in entries)
+    classes = tuple(registered.entry for registered in named_entries(config))
     # Masks and dropout of attention weights decide whether an attention style uses its fast path.
     ignored = {"dropout_embedding", "dropout_ffn", "dropout_residual"}
     parts = {*COMPONENTS, "model", "quirks"}

@@ -231,29 +231,37 @@ class DropoutRNG(nn.Module):
         return counts[:words]
 
 
+class Thresholds:
+    """The smallest random number that is kept, and the factor of what is kept, of a dropout rate."""
+
+    def __init__(self, rate: Rate) -> None:
+        self.rate = rate
+        rates = rate.values if isinstance(rate, PerMember) else (rate,)
+        levels = [min(round(rate * LEVELS), LEVELS - 1) for rate in rates]
+        lows = [level - LEVELS // 2 for level in levels]
+        scales = [LEVELS / (LEVELS - level) for level in levels]
+        self.low = same_or_each(lows)
+        self.scale = same_or_each(scales)
+        self.lows = PerMember(lows)
+        self.scales = PerMember(scales)
+
+
 class Dropout(nn.Module):
     """Dropout at a site of a model (Srivastava et al. 2014, section 4), with inverted scaling.
 
     Args:
         dropout_rng: Random numbers of the model.
         site: Number of the site within the model.
-        rate: Probability that an activation is dropped.
+        thresholds: The thresholds of the probability that an activation is dropped.
     """
 
-    def __init__(self, dropout_rng: DropoutRNG, site: int, rate: Rate) -> None:
+    def __init__(self, dropout_rng: DropoutRNG, site: int, thresholds: Thresholds) -> None:
         super().__init__()
         # In a tuple, so that the random numbers are registered with the model and not with each site.
         self._shared = (dropout_rng,)
         self.site = site
-        self.rate = rate
-        rates = rate.values if isinstance(rate, PerMember) else (rate,)
-        levels = [min(round(rate * LEVELS), LEVELS - 1) for rate in rates]
-        lows, scales = (
-            [level - LEVELS // 2 for level in levels],
-            [LEVELS / (LEVELS - level) for level in levels],
-        )
-        self._low, self._scale = same_or_each(lows), same_or_each(scales)
-        self._lows, self._scales = PerMember(lows), PerMember(scales)
+        self.rate = thresholds.rate
+        self.thresholds = thresholds
 
     @property
     def is_active(self) -> bool:
@@ -280,7 +288,7 @@ class Dropout(nn.Module):
         dropout_rng = self._shared[0]
         request = dropout_rng.request(self.site, x.numel() // dropout_rng.members)
         starts = dropout_rng.get_buffer("starts")
-        thresholds = self._lows.like(starts), self._scales.like(x)
+        thresholds = self.thresholds.lows.like(starts), self.thresholds.scales.like(x)
         dropped: Tensor = FusedDropout.apply(  # type: ignore[no-untyped-call]
             x, starts, *thresholds, request.start, request.lead, queries, keys
         )
@@ -290,7 +298,7 @@ class Dropout(nn.Module):
         """Return 0 for dropped activations, and 1 / (1 - rate) for the others."""
         dropout_rng = self._shared[0]
         numbers = dropout_rng.numbers(self.site, shape.numel() // dropout_rng.members)
-        low, scale = self._low, self._scale
+        low, scale = self.thresholds.low, self.thresholds.scale
         # The comparison writes floats: a boolean intermediate is 2.2 times slower.
         factors = numbers.new_empty(numbers.shape, dtype=dtype)
         torch.ge(numbers, low.along(numbers) if isinstance(low, PerMember) else low, out=factors)

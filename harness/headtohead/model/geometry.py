@@ -11,7 +11,7 @@ from headtohead.plugins.attention import Attention
 from headtohead.plugins.component import Component, Geometry
 from headtohead.plugins.entry import Options
 from headtohead.plugins.positional import Positional
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import find_attention
 from headtohead.schema.run_config import ModelConfig, RunConfig
 
 SCORES = frozenset({"rotate", "bias", "content_bias", "score", "values"})
@@ -24,8 +24,8 @@ def find_geometry(config: RunConfig, role: str, layer: int = 0) -> Geometry:
     Raises:
         HeadToHeadError: If the style is unknown or its sizes are inconsistent with the model.
     """
-    chosen = config.attention.role(role).at(layer)
-    style = current().attention(chosen.name)
+    chosen = config.entry_of_layer("attention", role, layer)
+    style = find_attention(chosen.name)
     return geometry_of(style, chosen.options, config.model)
 
 
@@ -55,8 +55,7 @@ def only_length(config: RunConfig) -> int | None:
         HeadToHeadError: If the style of the decoder is unknown.
     """
     pattern = [
-        (current().attention(entry.name), entry.options)
-        for entry in config.attention.decoder.pattern
+        (find_attention(entry.name), entry.options) for entry in config.attention.decoder.pattern
     ]
     lengths = (style.only_length(options, config.model) for style, options in pattern)
     return next((length for length in lengths if length is not None), None)

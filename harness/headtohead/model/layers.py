@@ -20,6 +20,8 @@ from headtohead.plugins.feed_forward import FeedForward
 
 Generators = Sequence[torch.Generator | None]
 
+ZEROS = uniform(0.0)
+
 Init = str | Sequence[str]
 """``"xavier"`` or ``"torch"`` for all members, or a value per member."""
 
@@ -59,9 +61,7 @@ class StackedLinear(nn.Module):
         self.outputs = tuple(outputs)
         self.bias: nn.Parameter | None = None
         if bias:
-            start = init_per_member(
-                generators, (1, sum(outputs)), _by_init(init, plain, uniform(0.0))
-            )
+            start = init_per_member(generators, (1, sum(outputs)), _by_init(init, plain, ZEROS))
             self.bias = nn.Parameter(start)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from headtohead.plugins.component import require_shape
 from headtohead.plugins.entry import Options
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.positional import Positional
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import find_positional
 from headtohead.schema.run_config import MEMBER_FIELDS, EntryConfig, RunConfig
 
 UNSHARED_MECHANISMS = frozenset({"draw", "content_bias", "score", "values"})
@@ -41,8 +41,8 @@ def shape(config: RunConfig) -> str:
     content["positional"] = {}
     content["limits"] = []  # translations of all members have the same limit
     for role in config.roles:
-        chosen = config.positional.role(role)
-        encoding = current().positional(chosen.name)
+        chosen = config.entry("positional", role)
+        encoding = find_positional(chosen.name)
         # Encodings with sampled positions or batch rows receive other positions than other members. Encodings that act
         # on queries or weights need the explicit path and would slow down other members, as tables per sentence would.
         unshared = encoding.mechanisms_of(chosen.options) & UNSHARED_MECHANISMS
@@ -95,14 +95,15 @@ def groups(
     configs: Sequence[RunConfig], family: str, role: str
 ) -> list[tuple[EntryConfig, tuple[int, ...]]]:
     """Return the entries of a family in a role with the indices of their members, in the order of first members."""
-    entries: dict[str, EntryConfig] = {}
-    members_of: dict[str, list[int]] = {}
+    entries: list[EntryConfig] = []
+    members_of: list[list[int]] = []
     for member, config in enumerate(configs):
-        chosen: EntryConfig = getattr(config, family).role(role)
-        key = chosen.model_dump_json()
-        entries.setdefault(key, chosen)
-        members_of.setdefault(key, []).append(member)
-    return [(entries[key], tuple(members)) for key, members in members_of.items()]
+        chosen = config.entry(family, role)
+        if chosen not in entries:
+            entries.append(chosen)
+            members_of.append([])
+        members_of[entries.index(chosen)].append(member)
+    return [(entry, tuple(members)) for entry, members in zip(entries, members_of, strict=True)]
 
 
 @lru_cache(maxsize=1024)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from headtohead.config.entries import entries_of
+from headtohead.config.entries import named_entries
 from headtohead.errors import HeadToHeadError, ReadsError, is_disk_error, machine_limit
 from headtohead.plugins.registry import Registered, current
 from headtohead.schema.run_config import RunConfig
@@ -15,9 +15,8 @@ def model_plugins(*configs: RunConfig) -> dict[str, Registered]:
     """Return the entries of models that are not built in, by label."""
     plugins = {}
     for config in configs:
-        for family, chosen in entries_of(config):
-            entry = current().find(family, chosen.name)
-            if family != "dataset" and not entry.is_built_in:
+        for entry in named_entries(config):
+            if entry.family != "dataset" and not entry.is_built_in:
                 plugins[entry.label] = entry
     return plugins
 

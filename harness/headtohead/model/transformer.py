@@ -88,9 +88,10 @@ class Transformer(nn.Module):
         for name in model.shared_modules:
             build.share(name)
         self.shared = nn.ModuleDict(build.shared)
-        encoder, decoder = range(build.layers("encoder")), range(build.layers("decoder"))
-        self.encoder = nn.ModuleList(EncoderLayer(build, layer) for layer in encoder)
-        self.decoder = nn.ModuleList(DecoderLayer(build, layer) for layer in decoder)
+        encoder_layers = build.num_layers.get("encoder", 0)
+        self.encoder = nn.ModuleList(EncoderLayer(build, layer) for layer in range(encoder_layers))
+        decoder_layers = build.num_layers["decoder"]
+        self.decoder = nn.ModuleList(DecoderLayer(build, layer) for layer in range(decoder_layers))
         self.encoder_norm = build.final_norm("encoder")
         self.decoder_norm = build.final_norm("decoder")
         self.lm_head = build.lm_head()
@@ -362,9 +363,12 @@ class Transformer(nn.Module):
         for name, value, index in self._of_member(member, self.state_dict()):
             value[index].copy_(weights[name])
 
-    def members_of(self, name: str) -> tuple[int, ...]:
-        """Return the members along the first axis of a parameter or buffer."""
-        return self._owner(name)[1]
+    def owned_parameters(self) -> list[tuple[str, nn.Parameter, tuple[int, ...]]]:
+        """Return each parameter with its name and the members along its first axis."""
+        owned = []
+        for name, parameter in self.named_parameters():
+            owned.append((name, parameter, self._owner(name)[1]))
+        return owned
 
     def _owner(self, name: str) -> tuple[str, tuple[int, ...]]:
         """Return the name of a tensor in a stack with one member, and its members."""

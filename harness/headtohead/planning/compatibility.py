@@ -16,8 +16,12 @@ from headtohead.model.geometry import find_bound, geometry_of, incompatibility, 
 from headtohead.model.quirks import decoder_input_lengths
 from headtohead.plugins.component import Component
 from headtohead.plugins.entry import Options, Setting
-from headtohead.plugins.families import COMPONENTS
-from headtohead.plugins.registry import Registered, current
+from headtohead.plugins.registry import (
+    Registered,
+    find_attention,
+    find_entry,
+    find_positional,
+)
 from headtohead.plugins.watched_reads import only_declared_reads
 from headtohead.schema.run_config import RunConfig
 
@@ -107,23 +111,23 @@ def _sizes_of_role(config: RunConfig, role: str) -> str | None:
     Raises:
         HeadToHeadError: If a style or an encoding is not registered.
     """
-    styles = config.attention.role(role)
-    encodings = config.positional.role(role)
+    styles = config.pattern("attention", role)
+    encodings = config.pattern("positional", role)
     sizes = set[tuple[int, ...]]()
     acts_in_attention = False
     # After this many layers, the pairs of both patterns repeat.
-    for layer in range(len(styles.pattern) * len(encodings.pattern)):
-        style_entry = styles.at(layer)
-        encoding_entry = encodings.at(layer)
-        style = current().attention(style_entry.name)
-        encoding = current().positional(encoding_entry.name)
+    for layer in range(len(styles) * len(encodings)):
+        style_entry = styles[layer % len(styles)]
+        encoding_entry = encodings[layer % len(encodings)]
+        style = find_attention(style_entry.name)
+        encoding = find_positional(encoding_entry.name)
         try:
             geometry = geometry_of(style, style_entry.options, config.model)
         except HeadToHeadError as error:
             return str(error) or f"{style_entry.name} attention refuses the sizes of the model"
         mechanisms = encoding.mechanisms_of(encoding_entry.options)
         acts_before_layers = mechanisms & {"embed", "draw"} or encoding.by_row
-        if encodings.next_layers and acts_before_layers:
+        if len(encodings) > 1 and acts_before_layers:
             return (
                 f"{encoding_entry.name} acts before the first layer, so it cannot vary by layer; list encodings that "
                 f"act in attention in positional.{role}, such as rotary and none, or use one encoding"
@@ -244,18 +248,19 @@ def _incompatible_entry(config: RunConfig, longest: Lengths) -> str | None:
         ReadsError: If an entry reads files or variables that it does not declare, or a declared file is missing.
     """
     reached = longest_sequences(config, longest)
-    for family in COMPONENTS:
-        for role, entry in config.entries(family).items():
-            for chosen in entry.pattern:
-                registered = current().find(family, chosen.name)
-                setting = Setting(config, role, reached)
-                # A plugin may keep what it reads here, so that constructing its components would read nothing.
-                with only_declared_reads(registered.entry, chosen.options):
-                    reason = _incompatibility_of(registered, chosen.options, setting)
-                if reason is not None:
-                    return reason
+    roles = config.roles
+    for family, role, chosen in config.component_entries():
+        if role not in roles:
+            continue
+        registered = find_entry(family, chosen.name)
+        setting = Setting(config, role, reached)
+        # A plugin may keep what it reads here, so that constructing its components would read nothing.
+        with only_declared_reads(registered.entry, chosen.options):
+            reason = _incompatibility_of(registered, chosen.options, setting)
+        if reason is not None:
+            return reason
     for name, options in config.quirks.items():
-        registered = current().find("quirk", name)
+        registered = find_entry("quirk", name)
         with only_declared_reads(registered.entry, options):
             reason = _incompatibility_of(registered, options, Setting(config, "decoder", reached))
         if reason is not None:

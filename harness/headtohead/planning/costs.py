@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from headtohead.config.entries import watched_entries
+from headtohead.config.entries import plugins_of, watched_entries
 from headtohead.config.identity import run_identity
 from headtohead.config.loading import LoadedExperiment
 from headtohead.data import PreparedData
@@ -22,6 +22,7 @@ from headtohead.planning.pitfalls import find_pitfalls, is_order_invariant, padd
 from headtohead.planning.schedule import decays_to_an_end, evaluation_interval, planned_steps
 from headtohead.planning.variants import Variant
 from headtohead.plugins.launcher import gpu_memory, machine_memory
+from headtohead.plugins.registry import Registered
 from headtohead.schema.choices import PRECISIONS
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.experiment import ModelCounts, VariantRecord
@@ -37,6 +38,8 @@ class PlannedVariant:
     record: VariantRecord
     identity: Mapping[str, Any]
     steps_per_epoch: int
+    plugins: Sequence[Registered]
+    """The entries that the configuration uses, with the present hashes of what they read."""
 
     @property
     def config(self) -> RunConfig:
@@ -178,7 +181,7 @@ def cost_variants(
             config=config,
         )
         identity = run_identity(config, prepared.data_hash)
-        planned.append(PlannedVariant(record, identity, epoch.steps))
+        planned.append(PlannedVariant(record, identity, epoch.steps, plugins_of(config)))
         refuse_oversized(loaded, variant.slug, config, record.counts.total)
     return planned
 

@@ -25,7 +25,7 @@ from headtohead.planning.compatibility import longest_sequences
 from headtohead.planning.costs import PlannedVariant
 from headtohead.planning.datasets import PreparedDataSets
 from headtohead.planning.lengths import decoding_limit
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import find_masking
 from headtohead.schema.run_config import EntryConfig, RunConfig
 
 MAX_LENGTH = 768
@@ -141,8 +141,8 @@ class _Masks:
             config: The configuration of a variant.
             earlier: That of an earlier variant, with the same roles.
         """
-        masks = {role: config.masking.role(role) for role in config.roles}
-        earlier_masks = {role: earlier.masking.role(role) for role in config.roles}
+        masks = {role: config.entry("masking", role) for role in config.roles}
+        earlier_masks = {role: earlier.entry("masking", role) for role in config.roles}
         differing = [role for role in config.roles if masks[role] != earlier_masks[role]]
         if not differing:
             return "the two configurations are the same"
@@ -193,7 +193,7 @@ class _Masks:
         import torch
 
         chosen = json.loads(entry)
-        masking = current().masking(chosen["name"])
+        masking = find_masking(chosen["name"])
         scheme = masking(masking.Options.model_validate(chosen["options"]))
         row = torch.arange(self.longest["source" if role == "encoder" else "target"])
         column = torch.arange(self.longest[side])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from headtohead.config.entries import plugins_of
 from headtohead.config.identity import run_hashes
 from headtohead.config.versions import changed_plugins, drift
 from headtohead.planning.costs import PlannedVariant
@@ -69,7 +68,6 @@ def look_up_runs(
     for variant in variants:
         if variant.record.equal_to:
             continue
-        plugins = plugins_of(variant.config)
         hashes = run_hashes(variant.identity, seeds)
         for seed, run_hash in zip(seeds, hashes, strict=True):
             directory = f"{variant.slug}-s{seed}-{run_hash[:8]}"
@@ -81,7 +79,7 @@ def look_up_runs(
                 directory_found = existing.find(run_hash, experiment, directory)
             if directory_found is not None:
                 refuse_difference(directory_found, variant.identity)
-                run = _with_state(run, directory_found, experiment, plugins)
+                run = _with_state(run, directory_found, experiment, variant.plugins)
                 if run.state == states.DONE:
                     finished.append(_finished(run, directory_found))
             runs.append(run)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from headtohead.config.entries import entries_of, plugins_of
+from headtohead.config.entries import entries_of
 from headtohead.config.project import in_project
 from headtohead.config.versions import versions
 from headtohead.data.reading import file_sha256
@@ -15,9 +16,9 @@ from headtohead.planning.lookup import PlannedRun
 from headtohead.planning.notes import notes_of
 from headtohead.planning.plan import Plan
 from headtohead.plugins.reads import Read
-from headtohead.plugins.registry import Registered, current
+from headtohead.plugins.registry import Registered, find_entry
 from headtohead.plugins.sources import name_in_project, source_name
-from headtohead.schema.run_config import RunConfig
+from headtohead.schema.run_config import EntryConfig
 from headtohead.storage import states
 from headtohead.storage.existing import run_directories
 from headtohead.storage.experiment import (
@@ -91,7 +92,7 @@ def run_record(plan: Plan, run: PlannedRun) -> RunRecord:
         experiment=plan.name,
         variant=run.variant,
         seed=run.seed,
-        plugins=plugin_records(variant.config, plan.runs_root.resolve().parent),
+        plugins=plugin_records(variant.plugins, plan.runs_root.resolve().parent),
         data=plan.data_of(run).record,
         versions=versions(plan.loaded.path),
         created=now(),
@@ -99,9 +100,9 @@ def run_record(plan: Plan, run: PlannedRun) -> RunRecord:
     )
 
 
-def plugin_records(config: RunConfig, project: Path) -> tuple[PluginRecord, ...]:
-    """Return the records of the plugin entries that a configuration uses, with sources relative to the project."""
-    return tuple(_plugin_record(entry, project) for entry in plugins_of(config))
+def plugin_records(plugins: Iterable[Registered], project: Path) -> tuple[PluginRecord, ...]:
+    """Return the records of the plugin entries that a run uses, with sources relative to the project."""
+    return tuple(_plugin_record(entry, project) for entry in plugins)
 
 
 def _plugin_record(entry: Registered, project: Path) -> PluginRecord:
@@ -153,28 +154,28 @@ def _compared_entries(plan: Plan) -> tuple[EntryRecord, ...]:
     An entry that all variants have in the same role is left out. If the variants have different numbers of entries,
     such as those of two architectures, the entries of all roles are returned.
     """
-    used = [_used_entries(variant.config) for variant in plan.variants]
-    numbers = {len(entries) for entries in used}
-    groups = zip(*used, strict=True) if len(numbers) == 1 else used
+    chosen = [list(entries_of(variant.config)) for variant in plan.variants]
+    numbers = {len(entries) for entries in chosen}
+    by_role = zip(*chosen, strict=True) if len(numbers) == 1 else chosen
     records: dict[tuple[str, str], EntryRecord] = {}
-    for entries in groups:
-        if len(set(entries)) == 1:
+    for entries in by_role:
+        if all(entry == entries[0] for entry in entries):
             continue
-        for family, names in entries:
+        used = {_with_combined(family, entry): None for family, entry in entries}
+        if len(used) == 1:
+            continue
+        for family, names in used:
             for name in names:
-                summary = current().find(family, name).entry.summary()
+                summary = find_entry(family, name).entry.summary()
                 record = EntryRecord(family=family, name=name, summary=summary)
                 records.setdefault((family, name), record)
     return tuple(records.values())
 
 
-def _used_entries(config: RunConfig) -> list[tuple[str, tuple[str, ...]]]:
-    """Return family and name of each entry of a configuration, with the names of the entries that it combines."""
-    used = []
-    for family, chosen in entries_of(config):
-        entry = current().find(family, chosen.name).entry
-        used.append((family, (chosen.name, *entry.depends_on(chosen.options))))
-    return used
+def _with_combined(family: str, chosen: EntryConfig) -> tuple[str, tuple[str, ...]]:
+    """Return the family of an entry, and its name with the names of the entries that it combines."""
+    entry = find_entry(family, chosen.name).entry
+    return family, (chosen.name, *entry.depends_on(chosen.options))
 
 
 def _margins(plan: Plan, stored: ExperimentRecord | None) -> dict[str, MarginRecord]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import find_schedule
 from headtohead.plugins.schedule import Moment, Schedule
 from headtohead.schema.run_config import TrainConfig
 
 
 def schedule_of(train: TrainConfig) -> Schedule:
     """Return the learning-rate schedule of a configuration with parsed options."""
-    schedule = current().schedule(train.schedule.name)
+    schedule = find_schedule(train.schedule.name)
     return schedule(train.schedule.options)
 
 

@@ -13,7 +13,7 @@ from headtohead.model.loss import max_chunk_logits
 from headtohead.model.members import shape
 from headtohead.planning.compatibility import longest_sequences
 from headtohead.plugins.launcher import Launcher, cpu_cores
-from headtohead.plugins.registry import current, registered
+from headtohead.plugins.registry import find_positional, registered
 from headtohead.schema.choices import PRECISIONS
 from headtohead.schema.roles import Role
 from headtohead.schema.run_config import RunConfig
@@ -250,8 +250,8 @@ def _score_copies(config: RunConfig, paths: Mapping[Role, str]) -> int:
     }
     copies = 0
     for role, path in paths.items():
-        encoding = config.positional.role(role)
-        mechanisms = current().positional(encoding.name).mechanisms_of(encoding.options)
+        encoding = config.entry("positional", role)
+        mechanisms = find_positional(encoding.name).mechanisms_of(encoding.options)
         is_fused = path == "fused" and not model.dropout_attention
         stores_weights = not is_fused or "content_bias" in mechanisms
         copies += layers[role] * (SCORE_COPIES if stores_weights else FUSED_SCORE_COPIES)

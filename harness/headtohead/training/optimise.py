@@ -56,8 +56,7 @@ class StackOptimizer:
             members = list(group_members)
             first = trains[members[0]]
             by_decay: defaultdict[float, list[Tensor]] = defaultdict(list)
-            for name, parameter in model.named_parameters():
-                owners = model.members_of(name)
+            for name, parameter, owners in model.owned_parameters():
                 indices = [index for index, member in enumerate(owners) if member in members]
                 if not indices or not parameter.requires_grad:
                     continue

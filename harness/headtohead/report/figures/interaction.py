@@ -168,8 +168,7 @@ def _draw_panel(axes: Axes, panel: Panel, palette: Palette, metric: str, width: 
             colour = palette.colour_of(name)
         cells = []
         for value in values:
-            scores = panel.scores.get((value, name), [])
-            cells.append(summarise(scores, span=span(metric)))
+            cells.append(summarise(panel.scores.get((value, name), []), span=span(metric)))
         shift = (number - (len(names) - 1) / 2) * SHIFT
         axes.errorbar(
             [position + shift for position in range(len(values))],

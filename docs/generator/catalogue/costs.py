@@ -121,7 +121,7 @@ def _attention(
     no_dropout = Dropout(DropoutRNG([0], torch.device("cpu")), 0, Thresholds(0.0))
     built = style(options, context)
     return MultiHeadAttention(
-        built, positional, "-inf", no_dropout, bias, "xavier", self_attention=role != "cross"
+        built, positional, "-inf", no_dropout, bias, "xavier", is_self_attention=role != "cross"
     )
 
 
@@ -148,7 +148,7 @@ def _attention_flops(part: MultiHeadAttention, sizes: Sizes) -> int | None:
     positions = torch.arange(tokens).unsqueeze(0)
     mask = torch.ones(1, 1, 1, tokens, tokens, dtype=torch.bool)
     context = AttentionContext(positions, positions, mask, declared=frozenset({"shows-the-rest"}))
-    return _flops(lambda: part(x, None if part.self_attention else x, context))
+    return _flops(lambda: part(x, None if part.is_self_attention else x, context))
 
 
 def _embedding_flops(part: Positional, sizes: Sizes, role: str) -> int | None:

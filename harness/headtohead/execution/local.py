@@ -120,7 +120,13 @@ class InlineLauncher(Launcher):
         return super().share(device, 1, 1, threads)
 
     def launch(self, jobs: Sequence[Job], workers: int) -> Iterator[Exit | None]:
-        """Train every job."""
+        """Train every job in this process, one after another, and yield each exit; ``workers`` has no effect.
+
+        While a job trains, standard error is written to its ``worker.log`` too.
+
+        Raises:
+            OSError: If a log cannot be opened.
+        """
         from headtohead.execution.worker import work
 
         for job in jobs:

@@ -26,7 +26,7 @@ from headtohead.planning.stacking import arrange
 from headtohead.plugins.launcher import Job, Launcher
 from headtohead.plugins.registry import current
 from headtohead.storage import exits, states
-from headtohead.storage.experiment import EXPERIMENT, ExperimentDirectory, ProbeSentence
+from headtohead.storage.experiment import ExperimentDirectory, ProbeSentence
 from headtohead.storage.leases import Busy, Lease, LeaseLost, layout_lock, observe, release_dead
 from headtohead.storage.objects import worker_plugins
 from headtohead.storage.paths import inside
@@ -128,7 +128,7 @@ def execute(plan: Plan, machine: Machine, cache: Path, command: str) -> Outcome:
         files.remove_leftovers(cache)
         release_dead([inside(experiment, run.directory) for run in pending(plan)])
         with layout_lock(experiment):
-            files.write_json(experiment / EXPERIMENT, experiment_record(plan, command).to_json())
+            ExperimentDirectory.write(experiment, experiment_record(plan, command))
             try:
                 folders = _lay_out_study(plan, machine, cache)
             except LeaseLost:
@@ -486,9 +486,17 @@ class _Execution:
     ) -> None:
         """Replace a stack by parts that are trained from the first step, unless another process trains it.
 
-        In both cases its runs are left for the next round. The folder, its resume points and the histories of open runs
-        are removed. A folder is a stack if it contains ``stack.json``. Its file is removed first, so that no run is
-        ever in two stacks.
+        In both cases its runs are left for the next round. The folder and its resume points are removed, and the
+        histories of open runs moved to their attempts. A folder is a stack if it contains ``stack.json``. This file is
+        removed before the parts are written, so that no run is ever in two stacks.
+
+        Args:
+            folder: The stack.
+            record: Its record.
+            parts: The records of the new stacks, which have all its members.
+
+        Raises:
+            LeaseLost: If another process takes over a run meanwhile.
         """
         self.left |= record.hashes
         with suppress(Busy), Lease(*(run.path for run in folder.runs())) as lease:

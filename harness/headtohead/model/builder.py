@@ -66,7 +66,19 @@ def build_components(config: RunConfig, seeds: Sequence[int]) -> None:
 
 
 class Builder:
-    """Builds the parts of a model, in the order in which ``Transformer`` requests them."""
+    """Builds the parts of a model, in the order in which ``Transformer`` requests them.
+
+    The order matters: every part draws its initial values from the members' generators, and every dropout site gets the
+    next number.
+
+    Args:
+        configs: A configuration per member; sizes, and entries that members must share, are those of the first.
+        seeds: A seed per member; None builds a single member on the device ``meta``, without data.
+
+    Raises:
+        HeadToHeadError: If a quirk or an attention style is unknown, or the sizes of a style are inconsistent with the
+            model.
+    """
 
     def __init__(self, configs: Sequence[RunConfig], seeds: Sequence[int] | None) -> None:
         self.configs = configs
@@ -80,10 +92,10 @@ class Builder:
         self.init: Init = inits
         if len(set(inits)) == 1:
             self.init = inits[0]
-        masked = [model.mask_value for model in models]
-        self.mask_value: MaskValue = masked[0]
-        if len(set(masked)) > 1:
-            self.mask_value = PerMemberMaskValue(masked)
+        mask_values = [model.mask_value for model in models]
+        self.mask_value: MaskValue = mask_values[0]
+        if len(set(mask_values)) > 1:
+            self.mask_value = PerMemberMaskValue(mask_values)
         self.generators: Generators = [None]
         self.device = torch.device("meta")
         if seeds is not None:
@@ -115,15 +127,12 @@ class Builder:
         """Return what a component may use to build itself.
 
         Args:
-            role: ``"encoder"``, ``"decoder"`` or ``"cross"``.
+            role: A role of the model, ``"encoder"``, ``"decoder"`` or ``"cross"``; another one is a `KeyError`.
             layer: Index of the layer; None for a component that all layers share, which gets the heads of layer 0.
             members: The members that the component is built for; default: all.
-
-        Raises:
-            HeadToHeadError: If the attention style of the layer is unknown, or its sizes are inconsistent with the
-                model.
         """
-        model, words = self.config.model, self.vocab_sizes
+        model = self.config.model
+        words = self.vocab_sizes
         generators = self.generators
         if members is not None:
             generators = [self.generators[member] for member in members]
@@ -139,7 +148,11 @@ class Builder:
         )
 
     def positional(self, role: str) -> Positional:
-        """Return the encoding of a role; members with different encodings are grouped."""
+        """Return a new encoding of a role; members with different encodings are grouped in a `PerMemberPositional`.
+
+        Raises:
+            HeadToHeadError: If the entry is unknown, or has a tensor without a member axis or with infinite numbers.
+        """
         parts: list[Positional] = []
         members = []
         for chosen, group in groups(self.configs, "positional", role):
@@ -152,7 +165,13 @@ class Builder:
         return PerMemberPositional(parts, members)
 
     def _positional_of(self, chosen: EntryConfig, context: BuildContext) -> Positional:
-        """Return the encoding of some members; equal entries of layers share their parameters."""
+        """Return a new encoding for the members of a context; `PerLayerPositional` if the entry varies by layer.
+
+        Equal entries of layers share their parameters.
+
+        Raises:
+            HeadToHeadError: If an entry is unknown.
+        """
         built: dict[str, Positional] = {}
         layers = []
         for entry in chosen.pattern:
@@ -166,7 +185,13 @@ class Builder:
         return PerLayerPositional(layers)
 
     def masking(self, role: str) -> Masking:
-        """Return the masking of a role; members with different maskings are grouped."""
+        """Return the masking of a role, a `PerLayerMasking` if it varies by layer.
+
+        Members with different maskings are grouped in a `PerMemberMasking`.
+
+        Raises:
+            HeadToHeadError: If the entry is unknown, or holds a tensor or a module.
+        """
         parts: list[Masking] = []
         members = []
         for chosen, group in groups(self.configs, "masking", role):
@@ -227,7 +252,12 @@ class Builder:
         return style
 
     def attention(self, role: str, layer: int) -> MultiHeadAttention:
-        """Return a new attention of a layer; set ``positionals`` before. Raises as `style`."""
+        """Return a new attention of a layer; ``positionals`` must be set before.
+
+        Raises:
+            HeadToHeadError: As `style`.
+            UndefinedError: If the style does not support a mechanism of the encoding.
+        """
         style = self.style(role, layer)
         positional = self.positionals[role]
         if isinstance(positional, PerLayerPositional):
@@ -240,13 +270,16 @@ class Builder:
             self.dropout("attention"),
             self.config.model.bias,
             self.init,
-            self_attention=role != "cross" or self.key_sides["cross"] == "target",
+            is_self_attention=role != "cross" or self.key_sides["cross"] == "target",
         )
 
     def bounds(self, role: str) -> Iterator[Bound]:
-        """Yield the maximum of each positional encoding and attention of a role that has one.
+        """Yield the maximum of each positional encoding and attention of a role; entries without one are left out.
 
         It counts positions, or batch rows for an encoding by row. Encodings of all members and all layers are included.
+
+        Raises:
+            HeadToHeadError: If an entry is unknown.
         """
         for family in ("positional", "attention"):
             for group, _ in groups(self.configs, family, role):
@@ -264,7 +297,7 @@ class Builder:
         self.shared[name.replace("-", "_")] = module
 
     def feed_forward(self, role: str, layer: int | None) -> nn.Module | SharedModule:
-        """Return the feed-forward of a layer; one that shares its parameters after `share`.
+        """Return a new feed-forward of a layer, or after ``share("feed-forward")`` the single one of the model.
 
         Raises:
             HeadToHeadError: If the entry is unknown, or a tensor has no member axis.
@@ -277,7 +310,11 @@ class Builder:
         return StackedFeedForward(entry, self.init, self.dropout("ffn"))
 
     def norm(self, role: str, layer: int | None) -> nn.Module | SharedModule:
-        """Return a norm of a layer, or of the end of a role for None; one that shares its parameters after `share`.
+        """Return a new norm, or after ``share("norm")`` the single one of the model.
+
+        Args:
+            role: The role of the layer.
+            layer: The layer; None for the norm after the last layer.
 
         Raises:
             HeadToHeadError: If the entry is unknown, or a tensor has no member axis.

@@ -23,17 +23,17 @@ def model_plugins(*configs: RunConfig) -> dict[str, Registered]:
 
 @contextmanager
 def plugin_errors(*configs: RunConfig, subject: str = "a model") -> Iterator[None]:
-    """Name the plugins that a model is built from in errors that their code raises.
+    """Turn an error of the block into one that names the plugins from which a model is built.
 
-    Errors of the disk and of the limits of the machine stay as they are, and so do all errors of a model without
-    plugins.
+    A model without plugins that are not built in has all its errors unchanged. Errors of the disk, of the limits of the
+    machine and `ReadsError` are never changed. Which plugin raised the error is not known; all are named.
 
     Args:
         *configs: The configurations of the model's members.
         subject: Start of the message.
 
     Raises:
-        HeadToHeadError: If the code of a plugin raises an error.
+        HeadToHeadError: In place of any other error of the block, and if an entry of a configuration is unknown.
     """
     plugins = model_plugins(*configs)
     try:

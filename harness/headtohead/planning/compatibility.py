@@ -189,6 +189,7 @@ def _buckets_with_batch_size(config: RunConfig, longest: Lengths) -> str | None:
 
 
 def _padding_shorter_than_sentences(config: RunConfig, longest: Lengths) -> str | None:
+    """Return the side whose longest sentence exceeds a number as ``train.pad_to``, as a reason, or None."""
     pad_to = config.train.pad_to
     if not isinstance(pad_to, int):
         return None

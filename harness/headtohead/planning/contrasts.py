@@ -11,13 +11,13 @@ from typing import Any
 from headtohead.config.labels import Scalar, axis_value, text
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.source_location import SourceLocation, shown
+from headtohead.data.metrics import find_metric
 from headtohead.planning.metrics import check_metric, reported_metrics
 from headtohead.planning.variants import DATA_AXIS, SIZE_AXIS, Variant, comparison_group
 from headtohead.schema.experiment_file import ContrastDeclaration
 from headtohead.schema.metric import UNPADDED
 from headtohead.storage.contrasts import AxisEffect, ContrastRecord, WeightedSide
 from headtohead.storage.experiment import ExcludedRecord
-from headtohead.storage.metrics import find
 
 FindCondition = Callable[[Mapping[str, Any], SourceLocation], Callable[[Variant], bool]]
 
@@ -330,10 +330,10 @@ def declared_contrasts(
 def _declared_record(
     declared: ContrastDeclaration, variant: Variant, against: Variant
 ) -> ContrastRecord:
-    """Return the record of a declared contrast; the default name has the titles of both sides.
+    """Return the record of a declared contrast, ``variant`` minus ``against``; nothing is checked.
 
-    A side without ``against_metric`` or ``against_lengths`` has those of the other side. The default name has the
-    metrics if ``against_metric`` is given, and the lengths if a side has any.
+    Without ``against_metric`` or ``against_lengths``, the second side has the metric or lengths of the first. The
+    default name has the titles of both sides, their metrics if ``against_metric`` is given, and their lengths, if any.
     """
     left = WeightedSide(
         variant=variant.slug, weight=1, metric=declared.metric, lengths=declared.lengths
@@ -361,7 +361,7 @@ def _declared_record(
 
 
 def _refuse_different_groups(variant: Variant, against: Variant, location: SourceLocation) -> None:
-    """Raise an error for variants with different data or sizes, whose scores are not compared."""
+    """Raise a `HeadToHeadError` for variants with different data or sizes, whose scores are not compared."""
     if comparison_group(variant.axes) == comparison_group(against.axes):
         return
     if variant.axes.get(DATA_AXIS) != against.axes.get(DATA_AXIS):
@@ -460,7 +460,7 @@ def _check_length_range(
     Raises:
         HeadToHeadError: If the metric has no score by length, or the lengths do not start and end with a bucket.
     """
-    entry = find(metric)
+    entry = find_metric(metric)
     is_by_length = entry is not None and entry.pool is not None
     if not is_by_length or not metric.startswith("test/"):
         raise location.error(

@@ -18,6 +18,7 @@ from headtohead.config.builder import (
 from headtohead.config.labels import Scalar, label_at, scalar, slug_of, text, titles_of
 from headtohead.config.loading import LoadedExperiment, refuse_many_runs
 from headtohead.config.source_location import SourceLocation, shown
+from headtohead.data.metrics import find_metric
 from headtohead.planning.between import END, START, changes_between, expand_between
 from headtohead.planning.contrasts import (
     Axis,
@@ -48,15 +49,14 @@ from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.contrasts import ContrastRecord
 from headtohead.storage.experiment import ExcludedRecord
-from headtohead.storage.metrics import find
 
 
 @dataclass(frozen=True)
 class Design:
     """The expanded design: variants, exclusions, seeds and the structure that contrasts are built from.
 
-    ``start`` builds the baseline's configuration, and ``labels`` holds the axis values by slug, including those of
-    excluded combinations.
+    ``start`` builds the baseline's configuration, ``labels`` holds the axis values by slug, including those of
+    excluded combinations, and ``further_seeds`` are seeds that only some variants have besides ``seeds``, by slug.
     """
 
     axes: tuple[str, ...]
@@ -70,6 +70,11 @@ class Design:
     labels: Mapping[str, Mapping[str, Scalar]] = field(default_factory=dict)
     changes: tuple[ContrastRecord, ...] = ()
     declared: tuple[ContrastRecord, ...] = ()
+    further_seeds: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def seeds_of(self, slug: str) -> tuple[int, ...]:
+        """Return the seeds of a variant."""
+        return (*self.seeds, *self.further_seeds.get(slug, ()))
 
     def variant(self, slug: str) -> Variant:
         """Return the variant with this slug; without one, or for an excluded one, raise `StopIteration`."""
@@ -173,18 +178,19 @@ def _with_translation_notes(design: Design, loaded: LoadedExperiment) -> Design:
             has ``evaluate.decode: none``; or if a metric of the file is invalid.
     """
     primary = reported_metrics(loaded, design.variant(design.baseline).config).primary
-    metric = find(primary)
-    if metric is None or metric.per_example is None:
+    metric = find_metric(primary)
+    requires_translations = metric is not None and metric.per_example is not None
+    if not requires_translations:
         return design
-    silent = [
+    without_score = [
         variant.slug for variant in design.variants if variant.config.evaluate.decode == "none"
     ]
-    if silent and (design.changes or design.baseline in silent):
+    if without_score and (design.changes or design.baseline in without_score):
         raise loaded.location("metrics", "primary").error(
-            f"'{primary}' requires translations, but variant '{silent[0]}' has evaluate.decode: none; use "
+            f"'{primary}' requires translations, but variant '{without_score[0]}' has evaluate.decode: none; use "
             "test/token_accuracy, or another evaluate.decode"
         )
-    notes = [f"no {primary} for {slug}, which has evaluate.decode: none" for slug in silent]
+    notes = [f"no {primary} for {slug}, which has evaluate.decode: none" for slug in without_score]
     return replace(design, notes=(*design.notes, *notes))
 
 

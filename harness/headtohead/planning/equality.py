@@ -66,10 +66,10 @@ def mark_equal_variants(
             longest[side] = max(longest[side], tokens)
     configs = {variant.slug: variant.config for variant in variants}
     identities = {variant.slug: variant.identity for variant in variants}
-    equal = equal_variants(configs, baseline, identities, longest)
+    equality_of = equal_variants(configs, baseline, identities, longest)
     marked = []
     for variant in variants:
-        equality = equal.get(variant.slug)
+        equality = equality_of.get(variant.slug)
         if equality is None:
             marked.append(variant)
             continue
@@ -107,7 +107,8 @@ def equal_variants(
         HeadToHeadError: If a masking scheme is not registered.
     """
     masks = _Masks(longest)
-    equal: dict[str, Equality] = {}
+    equality_of: dict[str, Equality] = {}
+    # The slugs of variants that are not equal to an earlier one, by their identity without masking.
     distinct_by_rest: dict[str, list[str]] = {}
     first_to_last = sorted(configs, key=lambda slug: slug != first)
     for slug in first_to_last:
@@ -118,11 +119,11 @@ def equal_variants(
         for earlier in distinct:
             reason = masks.equality(configs[slug], configs[earlier])
             if reason is not None:
-                equal[slug] = Equality(earlier, reason)
+                equality_of[slug] = Equality(earlier, reason)
                 break
         else:
             distinct.append(slug)
-    return equal
+    return equality_of
 
 
 class _Masks:
@@ -141,40 +142,40 @@ class _Masks:
             config: The configuration of a variant.
             earlier: That of an earlier variant, with the same roles.
         """
-        masks = {role: config.entry("masking", role) for role in config.roles}
-        earlier_masks = {role: earlier.entry("masking", role) for role in config.roles}
-        differing = [role for role in config.roles if masks[role] != earlier_masks[role]]
+        entry_of = {role: config.entry("masking", role) for role in config.roles}
+        earlier_entry_of = {role: earlier.entry("masking", role) for role in config.roles}
+        differing = [role for role in config.roles if entry_of[role] != earlier_entry_of[role]]
         if not differing:
             return "the two configurations are the same"
         longest = max(self.longest.values())
-        entries = [*masks.values(), *earlier_masks.values()]
+        entries = [*entry_of.values(), *earlier_entry_of.values()]
         if longest > MAX_LENGTH or any(entry.next_layers for entry in entries):
             return None
-        keys = key_sides(config)
+        side_of_keys = key_sides(config)
         for role in differing:
-            mask = masks[role].model_dump_json()
-            earlier_mask = earlier_masks[role].model_dump_json()
-            effect = self.effect(role, keys[role], mask)
-            if effect.digest != self.effect(role, keys[role], earlier_mask).digest:
+            side = side_of_keys[role]
+            effect = self.effect(role, side, entry_of[role].model_dump_json())
+            earlier_effect = self.effect(role, side, earlier_entry_of[role].model_dump_json())
+            if effect.digest != earlier_effect.digest:
                 return None
             # The rows of padding queries may differ if no non-padding query reads them as keys.
-            rows = "source" if role == "encoder" else "target"
-            readers = [reader for reader in config.roles if keys[reader] == rows]
-            if self._attend_to_padding(readers, rows, masks):
+            query_side = "source" if role == "encoder" else "target"
+            readers = [reader for reader in config.roles if side_of_keys[reader] == query_side]
+            if self._attend_to_padding(readers, query_side, entry_of):
                 return None
-            if self._attend_to_padding(readers, rows, earlier_masks):
+            if self._attend_to_padding(readers, query_side, earlier_entry_of):
                 return None
         parts = [
-            f"masking.{role} '{masks[role].name}' and '{earlier_masks[role].name}'"
+            f"masking.{role} '{entry_of[role].name}' and '{earlier_entry_of[role].name}'"
             for role in differing
         ]
         return EQUAL.format(entries=listed(parts), longest=longest)
 
     def _attend_to_padding(
-        self, roles: Sequence[str], side: str, masks: Mapping[str, EntryConfig]
+        self, roles: Sequence[str], side: str, entry_of: Mapping[str, EntryConfig]
     ) -> bool:
         """Return whether non-padding queries of any of the roles attend to padding of the side of their keys."""
-        effects = [self.effect(role, side, masks[role].model_dump_json()) for role in roles]
+        effects = [self.effect(role, side, entry_of[role].model_dump_json()) for role in roles]
         return any(effect.attends_to_padding for effect in effects)
 
     def _effect(self, role: str, side: str, entry: str) -> MaskEffect:

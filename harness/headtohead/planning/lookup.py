@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from headtohead.config.identity import run_hashes
@@ -49,7 +49,7 @@ class FinishedRun:
 def look_up_runs(
     experiment: str,
     variants: Sequence[PlannedVariant],
-    seeds: Sequence[int],
+    seeds_of: Callable[[str], Sequence[int]],
     existing: ExistingRuns | None,
 ) -> tuple[list[PlannedRun], list[FinishedRun]]:
     """Return the runs of all variants that train, and those of them that are DONE.
@@ -57,7 +57,7 @@ def look_up_runs(
     Args:
         experiment: Name of the experiment.
         variants: The variants; one that equals another by construction has no runs.
-        seeds: The seeds of every variant.
+        seeds_of: Returns the seeds of a variant by its slug.
         existing: Run directories; None ignores all, so that every run is ``MISSING``.
 
     Raises:
@@ -68,6 +68,7 @@ def look_up_runs(
     for variant in variants:
         if variant.record.equal_to:
             continue
+        seeds = seeds_of(variant.slug)
         hashes = run_hashes(variant.identity, seeds)
         for seed, run_hash in zip(seeds, hashes, strict=True):
             directory = f"{variant.slug}-s{seed}-{run_hash[:8]}"

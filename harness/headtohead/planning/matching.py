@@ -72,24 +72,26 @@ def _match_group(variants: Sequence[Variant], costs: Costs) -> tuple[list[Varian
     and one for each kind of match that widened a variant.
     """
     # The largest count of each kind of match, and the slug of the variant that has it.
-    largest: dict[Match, tuple[float, str]] = {}
+    largest_of: dict[Match, tuple[float, str]] = {}
     for variant in variants:
         if variant.match != "none":
             size = (_measure(variant.config, variant.match, costs), variant.slug)
-            largest[variant.match] = max(size, largest.get(variant.match, size))
+            largest_of[variant.match] = max(size, largest_of.get(variant.match, size))
     matched: list[Variant] = []
     notes: list[str] = []
-    factors: dict[Match, list[float]] = {}
+    # The ratio of the new d_ff to the old one, of each variant that was widened.
+    factors_of: dict[Match, list[float]] = {}
     for variant in variants:
         match = variant.match
         if match == "none":
             matched.append(variant)
             continue
-        target, _ = largest[match]
+        target, _ = largest_of[match]
         config = _widened(variant.config, match, target, costs)
         reached = _measure(config, match, costs)
         if config.model.d_ff > variant.config.model.d_ff:
-            factors.setdefault(match, []).append(config.model.d_ff / variant.config.model.d_ff)
+            factor = config.model.d_ff / variant.config.model.d_ff
+            factors_of.setdefault(match, []).append(factor)
         if abs(reached - target) > TOLERANCE * target:
             notes.append(
                 NOT_REACHED.format(
@@ -101,13 +103,13 @@ def _match_group(variants: Sequence[Variant], costs: Costs) -> tuple[list[Varian
                 )
             )
         matched.append(replace(variant, config=config))
-    for match in sorted(factors):
-        target, largest_slug = largest[match]
+    for match, factors in sorted(factors_of.items()):
+        target, largest_slug = largest_of[match]
         notes.append(
             WIDENED.format(
                 match=match,
-                variants=counted(len(factors[match]), "variant"),
-                percent=100 * (max(factors[match]) - 1),
+                variants=counted(len(factors), "variant"),
+                percent=100 * (max(factors) - 1),
                 target=target,
                 unit=UNITS[match],
                 largest=largest_slug,

@@ -83,6 +83,7 @@ def _several_data_sets(plan: Plan) -> Iterator[str]:
 
 
 def _no_baseline(plan: Plan) -> Iterator[str]:
+    """Yield a note on the variants whose baseline, that of their data and size, is excluded."""
     lost = [slug for slug in plan.by_slug if plan.design.baseline_of(slug) is None]
     if not lost:
         return

@@ -11,7 +11,7 @@ from headtohead.planning.costs import PlannedVariant
 from headtohead.planning.estimate import estimate_time
 from headtohead.planning.lookup import PlannedRun
 from headtohead.planning.notes import notes_of
-from headtohead.planning.plan import Plan, Tuning
+from headtohead.planning.plan import Plan, Stage, Tuning
 from headtohead.planning.powers import powers_of
 from headtohead.planning.schedule import warmup_steps
 from headtohead.planning.stacking import local_stacks
@@ -166,6 +166,14 @@ def _numbers(numbers: Iterable[int], separator: str) -> str:
     return separator.join(f"{number:,}" for number in numbers)
 
 
+MORE_RUNS = {
+    Stage.VALUES: "more values if the best one may be outside, more seeds if no parabola holds",
+    Stage.FURTHER_VALUES: "more values if the best one may be outside, more seeds if no parabola holds",
+    Stage.FURTHER_SEEDS: "the last ones of the tuning",
+}
+"""Whether further tuning runs may follow those of a stage."""
+
+
 def _tuning_lines(tuning: Tuning) -> Iterator[str]:
     """Yield a line about the sweep, and another one if its settings are too coarse to find the best one.
 
@@ -183,10 +191,10 @@ def _tuning_lines(tuning: Tuning) -> Iterator[str]:
         f"tune: every variant with {'; '.join(names)}; {seeds} each, {len(tuning.plan.runs)} runs: "
         f"{_tuning_progress(tuning)}"
     )
-    if tuning.coarse:
+    if tuning.weaknesses:
         yield (
-            f"tune may miss the best setting: {tuning.coarse}; 4 values (or auto), tune_seeds: 2 and no tune_epochs "
-            "are enough"
+            f"tune may miss the best setting: {tuning.weaknesses}; 4 values (or auto), tune_seeds: 2 and no "
+            "tune_epochs are enough"
         )
 
 
@@ -197,7 +205,8 @@ def _tuning_progress(tuning: Tuning) -> str:
     if tuning.is_chosen:
         number = counted(len(tuning.without_result), "run")
         return f"{number} missing, chosen by the losses of the last plan; h2h run trains the missing runs first"
-    return f"{counted(len(tuning.plan.remaining), 'run')} remaining, more if a best value is at the edge"
+    remaining = counted(len(tuning.plan.remaining), "run")
+    return f"{remaining} remaining, {MORE_RUNS[tuning.stage]}"
 
 
 def _run_states(plan: Plan) -> str:
@@ -250,7 +259,10 @@ def _time_line(plan: Plan) -> str:
 
 
 def _tuned(plan: Plan) -> Iterator[str]:
-    """Yield each variant's chosen setting, and the loss of every setting."""
+    """Yield a line for each variant: its chosen setting, the rule that chose it, and the loss of every setting.
+
+    There is none without a choice.
+    """
     if plan.tuning is None:
         return
     for slug, tuned in plan.tuning.variants.items():
@@ -258,8 +270,9 @@ def _tuned(plan: Plan) -> Iterator[str]:
         for setting, trial in zip(plan.tuning.settings[slug], tuned.tried, strict=True):
             loss = "diverged" if trial.mean is None else f"{trial.mean:.4g}"
             losses.append(f"{setting.name}: {loss}")
-        edge = "; the best value is at the edge of the sweep" if tuned.at_the_edge else ""
-        yield f"{slug}: {plan.tuning.chosen(slug).name} ({', '.join(losses)}{edge})"
+        edge = "; the best value may be outside the sweep" if tuned.at_the_edge else ""
+        name = plan.tuning.chosen(slug).name
+        yield f"{slug}: {name}, {tuned.how} ({', '.join(losses)}{edge})"
 
 
 def _pitfalls(plan: Plan) -> Iterator[str]:

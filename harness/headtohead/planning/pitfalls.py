@@ -177,6 +177,10 @@ def _future_not_masked(config: RunConfig, leak: float | None) -> str | None:
     "padding is attended to, so a sentence's result depends on the other sentences of its batch",
 )
 def _padding_not_masked(config: RunConfig, leak: float | None) -> str | None:
+    """Return the maskings of encoder and cross-attention that do not hide padding, or None.
+
+    None also if batches have one sentence, or if only cross-attention to the decoder's own tokens is concerned.
+    """
     if config.train.batch_size == 1:
         return None
     roles = []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from headtohead.model.geometry import vocab_sizes
 from headtohead.model.loss import max_chunk_logits
-from headtohead.model.members import shape
+from headtohead.model.members import shape_key
 from headtohead.planning.compatibility import longest_sequences
 from headtohead.plugins.launcher import Launcher, cpu_cores
 from headtohead.plugins.registry import find_positional, registered
@@ -92,21 +92,22 @@ def arrange(
     Args:
         plan: The plan of the runs.
         runs: The runs to divide; each is in one stack.
-        workers: The number of processes.
+        workers: The number of processes, at least 1.
         device: ``"cpu"`` or ``"cuda"``.
         memory: Bytes of memory for each process, on the device.
     """
     groups = _groups(plan, runs, device)
-    counts = {}
+    num_runs = {group: len(members) for group, members in groups.items()}
+    num_stacks = {}
     for group, members in groups.items():
         variant = plan.variant_of(members[0])
         fastest = fastest_members(variant.config, variant.record.counts.total, device)
         size = _fitting(plan, members[0], min(fastest, len(members)), device, memory)
-        counts[group] = math.ceil(len(members) / size)
-    _keep_busy(counts, {group: len(members) for group, members in groups.items()}, workers)
+        num_stacks[group] = math.ceil(len(members) / size)
+    _keep_busy(num_stacks, num_runs, workers)
     stacks = []
     for group, members in groups.items():
-        count = counts[group]
+        count = num_stacks[group]
         edges = [len(members) * index // count for index in range(count + 1)]
         for start, end in pairwise(edges):
             stacks.append(members[start:end])
@@ -126,14 +127,14 @@ def _groups(plan: Plan, runs: Sequence[PlannedRun], device: str) -> dict[Group, 
         train = config.train.model_dump_json()
         positional = config.positional.model_dump_json()
         masking = config.masking.model_dump_json()
-        group_of[slug] = Group(shape(config), positional + masking)
+        group_of[slug] = Group(shape_key(config), positional + masking)
         # Members with equal optimizer settings are next to each other, since they share one optimizer step.
         sort_key_of[slug] = [train, positional, masking]
-    alike = Counter(group_of[run.variant] for run in runs)
+    num_alike = Counter(group_of[run.variant] for run in runs)
     groups: dict[Group, list[PlannedRun]] = {}
     for run in runs:
         group = group_of[run.variant]
-        numbers = alike[group] * _activations(plan, run)
+        numbers = num_alike[group] * _activations(plan, run)
         is_separate = device == "cpu" and numbers >= OWN_STACK_NUMBERS
         shared = group if is_separate else group._replace(entries="")
         groups.setdefault(shared, []).append(run)
@@ -142,25 +143,25 @@ def _groups(plan: Plan, runs: Sequence[PlannedRun], device: str) -> dict[Group, 
     return groups
 
 
-def _keep_busy(counts: dict[Group, int], runs: Mapping[Group, int], workers: int) -> None:
+def _keep_busy(num_stacks: dict[Group, int], num_runs: Mapping[Group, int], workers: int) -> None:
     """Increase the numbers of stacks until there are four per process, or the same smaller number for each process.
 
     The group with the largest stacks gets one more each time. It ends earlier if all stacks have a single run.
 
     Args:
-        counts: The number of stacks of each group, changed in place; nothing happens if it is empty.
-        runs: The number of runs of each group.
+        num_stacks: The number of stacks of each group, changed in place; nothing happens if it is empty.
+        num_runs: The number of runs of each group.
         workers: The number of processes, at least 1.
     """
-    while counts:
-        stacks = sum(counts.values())
-        is_even = stacks >= workers and stacks % workers == 0
-        if stacks >= 4 * workers or is_even:
+    while num_stacks:
+        total = sum(num_stacks.values())
+        is_even = total >= workers and total % workers == 0
+        if total >= 4 * workers or is_even:
             return
-        largest = max(counts, key=lambda group: runs[group] / counts[group])
-        if counts[largest] >= runs[largest]:
+        largest = max(num_stacks, key=lambda group: num_runs[group] / num_stacks[group])
+        if num_stacks[largest] >= num_runs[largest]:
             return
-        counts[largest] += 1
+        num_stacks[largest] += 1
 
 
 def local_stacks(plan: Plan) -> list[list[PlannedRun]]:

@@ -61,7 +61,7 @@ def _use_log_scale(axes: Axes) -> None:
 
 
 def sweep_figure(analysis: Analysis) -> Figure | None:
-    """Draw the score of each variant against the swept number, a panel per size, the best value as a star.
+    """Draw the score of each variant against the swept number, a panel per size, the chosen value as a star.
 
     The bars are one standard deviation over seeds on both sides; without one, they have no length. Variants after the
     first `MAX_LINES` are left out. The axis is logarithmic if all values are positive. None without a sweep.
@@ -81,9 +81,9 @@ def sweep_figure(analysis: Analysis) -> Figure | None:
         grid = figure.subplots(num_rows, num_columns, sharey=True, squeeze=False)
         all_axes = grid.ravel()
         for axes, panel in zip(all_axes, panels, strict=False):
-            in_panel = sweep.rows[sweep.rows["panel"] == panel]
             for number, name in enumerate(names):
-                _draw_sweep(axes, in_panel[in_panel["variant"] == name], number, name)
+                rows = _of_line(sweep.rows, name, panel)
+                _draw_sweep(axes, rows, _of_line(sweep.chosen, name, panel), number)
             axes.set_title(panel)
             if values[0] > 0:
                 axes.set_xscale("log")
@@ -97,15 +97,23 @@ def sweep_figure(analysis: Analysis) -> Figure | None:
     return figure
 
 
-def _draw_sweep(axes: Axes, rows: pd.DataFrame, number: int, name: str) -> None:
-    """Draw the scores of a variant as a line with bars, and its first best value as a star.
+def _of_line(rows: pd.DataFrame, variant: str, panel: str) -> pd.DataFrame:
+    """Return the rows of a variant in a panel."""
+    return rows[(rows["variant"] == variant) & (rows["panel"] == panel)]
+
+
+def _draw_sweep(axes: Axes, rows: pd.DataFrame, chosen: pd.DataFrame, number: int) -> None:
+    """Draw the scores of a variant as a line with bars, and its first chosen value as a star; nothing without rows.
 
     Args:
         axes: Where to draw.
-        rows: The rows of the variant in `Sweep.rows`; without rows, only the legend has the variant.
+        rows: The rows of the variant in `Sweep.rows`.
+        chosen: Its rows in `Sweep.chosen`; none for no star.
         number: Number of the variant from 0, which sets its colour and the style of its line.
-        name: The variant's name in the legend.
     """
+    if rows.empty:
+        return
+    name = rows["variant"].iloc[0]
     colour = style.PALETTE[number % len(style.PALETTE)]
     line_styles = ("-", "--", ":")
     line_style = line_styles[number // len(style.PALETTE) % 3]
@@ -118,7 +126,7 @@ def _draw_sweep(axes: Axes, rows: pd.DataFrame, number: int, name: str) -> None:
         color=colour,
         linewidth=1.5,
     )
-    star = rows[rows["best"]].head(1)
+    star = chosen.head(1)
     axes.plot(star["x"], star["mean"], "*", markersize=11, color=colour, linewidth=1.5)
 
 

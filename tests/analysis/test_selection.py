@@ -68,7 +68,9 @@ def test_the_variance_is_that_of_the_loss_over_repeated_tunings():
 def test_effects_of_seeds_change_nothing_and_equal_runs_have_no_variance():
     losses = losses_of(RATES, 0.01, np.random.default_rng(2))
     trials = [trial(rate, row) for rate, row in zip(RATES, losses, strict=True)]
-    shifted = [trial(rate, row + [5, -3]) for rate, row in zip(RATES, losses, strict=True)]
+    shifted = [
+        trial(rate, row + np.array([5, -3])) for rate, row in zip(RATES, losses, strict=True)
+    ]
     assert term(trials) == pytest.approx(term(shifted))
     exact = losses_of(RATES, 0.0, np.random.default_rng(3))
     without_noise = [trial(rate, row) for rate, row in zip(RATES, exact, strict=True)]

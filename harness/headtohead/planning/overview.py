@@ -290,8 +290,11 @@ def _pitfalls(plan: Plan) -> Iterator[str]:
 def _ends(numbers: Iterable[int]) -> str:
     """Return the smallest and the largest number as text, once if they are equal; without numbers, `IndexError`."""
     ordered = sorted(numbers)
-    ends = dict.fromkeys((ordered[0], ordered[-1]))
-    return _numbers(ends, " to ")
+    smallest = ordered[0]
+    largest = ordered[-1]
+    if smallest == largest:
+        return f"{smallest:,}"
+    return f"{smallest:,} to {largest:,}"
 
 
 def _row(plan: Plan, variant: PlannedVariant) -> tuple[str, ...]:

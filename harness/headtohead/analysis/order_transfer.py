@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t
+from scipy.special import stdtrit
 
 from headtohead.analysis.scores import Scores
 from headtohead.config.labels import Scalar
@@ -173,7 +173,7 @@ def _resampled_ranges(differences: NDArray[np.float64]) -> tuple[Interval, Inter
     means = resampled.mean(axis=-1)  # [2, pair, resample]
     # The expected variance of a resample is (seeds - 1) / seeds times that of the seeds.
     errors = resampled.std(axis=-1, ddof=1) / (seeds - 1) ** 0.5
-    smallest_detected = t.isf(ALPHA / 2, seeds - 1) * errors
+    smallest_detected = stdtrit(seeds - 1, 1 - ALPHA / 2) * errors
     order = np.sign(means)
     verdict = order * (np.abs(means) >= smallest_detected)
     return _range(order), _range(verdict)

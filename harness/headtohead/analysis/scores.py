@@ -10,7 +10,6 @@ from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import binomtest, fisher_exact
 
 from headtohead.config.entries import label_options
 from headtohead.data.metrics import find_metric
@@ -20,7 +19,7 @@ from headtohead.schema.run_config import RunConfig
 from headtohead.storage import states
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import higher_is_better, is_loss, span, stored, unpadded
-from headtohead_judge.collapse import collapsed
+from headtohead_judge.collapse import collapsed, exact_interval, fisher_p
 from headtohead_judge.contrast import ScoreTable, Side, shared_seeds
 from headtohead_judge.paired_tests import CONFIDENCE, Interval, Summary, summarise
 
@@ -174,18 +173,16 @@ class Scores:
         """
         baseline = self.frames.trained(self.frames.baseline)
         count = len(self.collapsed.get(slug, ()))
-        ends = binomtest(count, runs).proportion_ci(CONFIDENCE, "exact")
         p = math.nan
         if slug != baseline:
             baseline_count = len(self.collapsed.get(baseline, ()))
             baseline_runs = len(self.frames.scores(baseline, VALID_LOSS))
-            table = [[count, runs - count], [baseline_count, baseline_runs - baseline_count]]
-            p = float(fisher_exact(table).pvalue)
+            p = fisher_p(count, runs, baseline_count, baseline_runs)
         without = [*self.healthy(Side(slug, self.metric)).values()]
         return Collapse(
             collapsed=count,
             runs=runs,
-            interval=Interval(CONFIDENCE, *ends),
+            interval=Interval(CONFIDENCE, *exact_interval(count, runs, CONFIDENCE)),
             p=p,
             all_runs=self.frames.summary(slug, self.metric),
             without=summarise(without, span(self.metric)),

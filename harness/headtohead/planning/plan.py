@@ -21,7 +21,7 @@ from headtohead.planning.tuning.sweep import swept_slug
 from headtohead.storage import states
 from headtohead.storage.contrasts import ContrastRecord
 from headtohead.storage.experiment import ProbeSentence, ReportedMetrics
-from headtohead.storage.tuning import TUNING_METRIC, TunedVariant, TuningRecord
+from headtohead.storage.tuning import TUNING_METRIC, TunedVariant, TuningRecord, number
 from headtohead_judge.looks import Looks
 
 ENOUGH_VALUES = 4
@@ -87,11 +87,13 @@ class Tuning:
             values_by_variant = []
             for settings in self.settings.values():
                 values_by_variant.append({setting.values[path] for setting in settings})
-            numbers = sorted(len(values) for values in values_by_variant)
+            num_values = [len(values) for values in values_by_variant]
+            fewest = min(num_values)
+            most = max(num_values)
             is_continuous = any(isinstance(value, float) for value in values_by_variant[0])
-            if numbers[0] < ENOUGH_VALUES and is_continuous:
-                ends = dict.fromkeys([numbers[0], numbers[-1]])
-                reasons.append(f"{' to '.join(map(str, ends))} values of {path}")
+            if fewest < ENOUGH_VALUES and is_continuous:
+                number = str(fewest) if fewest == most else f"{fewest} to {most}"
+                reasons.append(f"{number} values of {path}")
         return ", ".join(reasons)
 
     @property
@@ -130,7 +132,7 @@ class Tuning:
             if setting.values == values:
                 return setting
         (path,) = self.fields  # only a single number has a value between those of the sweep
-        return self.settings[slug][0].with_value(path, float(str(values[path])))
+        return self.settings[slug][0].with_value(path, number(values, path))
 
     def apply(self, design: Design) -> Design:
         """Return the design with the chosen settings; unchanged before they are chosen."""

@@ -160,7 +160,7 @@ def exact_matches(
 def corpus_values(
     generator: np.random.Generator, studies: int, seeds: int, sentences: int
 ) -> Floats:
-    """Draw jackknife values ``[study, variant, seed, sentence]`` of a ratio of sums, as in BLEU, of two equal variants."""
+    """Draw jackknife values ``[study, variant, seed, sentence]`` of a ratio of sums, as in BLEU, of two variants."""
     length = generator.poisson(8, (studies, 1, 1, sentences)) + 1
     ability = generator.normal(0, SENTENCE_SD, (studies, 1, 1, sentences))
     ability = ability + generator.normal(0, INTERACTION_SD, (studies, 2, 1, sentences))

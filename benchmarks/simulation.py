@@ -286,8 +286,8 @@ def power_tables(generator: np.random.Generator, studies: int) -> list[Table]:
         columns += [f"{seeds} seeds", "paired t"]
     text = (
         "Studies of six variants that find the effect of the first of five contrasts. The effect is in standard "
-        "deviations of a score. *Paired t*: intervals of paired t-tests at the same level. Limits: at least 64 for 2 sd "
-        "and 53 for 1.5 sd with six seeds."
+        "deviations of a score. *Paired t*: intervals of paired t-tests at the same level. Limits: at least 64 for "
+        "2 sd and 53 for 1.5 sd with six seeds."
     )
     return [
         Table("Effects that are found", text, columns, rows),
@@ -398,8 +398,9 @@ def detected_effect_tables(generator: np.random.Generator, studies: int) -> list
             Cell(float(covers[found].mean())),
         ]
     text = (
-        "Intervals of one effect among five contrasts, with six seeds, that contain the effect. A small effect is found "
-        "only if it is overestimated, so its interval covers it less often. Limit of the first column: at least 94."
+        "Intervals of one effect among five contrasts, with six seeds, that contain the effect. A small effect is "
+        "found only if it is overestimated, so its interval covers it less often. "
+        "Limit of the first column: at least 94."
     )
     columns = ["of all studies", "of studies that find it"]
     return [Table("Coverage of effects that are found", text, columns, rows)]
@@ -447,8 +448,8 @@ def passage_tables(generator: np.random.Generator, studies: int) -> list[Table]:
                 ]
     text = (
         "Losses of six equal variants on the passages of a text; seeds and passages are crossed. The passage sd is the "
-        "standard deviation of a variant's mean over samples of this number of passages, where that of a run over seeds is "
-        "1. Studies in which all five intervals contain the difference on other text. Limit: at least 94."
+        "standard deviation of a variant's mean over samples of this number of passages, where that of a run over "
+        "seeds is 1. Studies in which all five intervals contain the difference on other text. Limit: at least 94."
     )
     return [Table("Other text", text, ["with passages", "over seeds only"], rows)]
 
@@ -526,8 +527,8 @@ def collapse_tables(generator: np.random.Generator, studies: int) -> list[Table]
         healthy[name] = cells
     named_text = "Collapsed runs of one variant that the rule names."
     healthy_text = (
-        f"Healthy runs that the rule names, in {studies // 4:,} studies. The distributions are those of the negative log "
-        "of the loss, in 20ths. Limit: 1."
+        f"Healthy runs that the rule names, in {studies // 4:,} studies. The distributions are those of the negative "
+        "log of the loss, in 20ths. Limit: 1."
     )
     return [
         Table("Collapsed runs that are named", named_text, columns, named),
@@ -546,8 +547,8 @@ def _directions_without_collapsed(generator: np.random.Generator, studies: int) 
             cells.append(Cell(float(any_direction(scores).mean()), high=MAX_WRONG))
         rows[f"{variants} variants, collapses in {variants_with}"] = cells
     text = (
-        f"Studies, {studies:,} for each cell, in which 10 % of the runs of some variants collapse and the others have equal "
-        "means, with a wrong direction without the runs that the rule names. Limit: 5.5."
+        f"Studies, {studies:,} for each cell, in which 10 % of the runs of some variants collapse and the others have "
+        "equal means, with a wrong direction without the runs that the rule names. Limit: 5.5."
     )
     return Table("Directions without collapsed runs", text, ["6 seeds", "12 seeds"], rows)
 
@@ -577,8 +578,8 @@ def best_tables(generator: np.random.Generator, studies: int) -> list[Table]:
             Cell(mean_of_parts(equivalent, parts), high=MAX_WRONG),
         ]
     text = (
-        "The best of many variants. First: all are equal, and the first one is called worse than another. Second: the first "
-        "one is better than all others by the margin, and another is called equivalent to the best. Limit: 5.5."
+        "The best of many variants. First: all are equal, and the first one is called worse than another. Second: the "
+        "first one is better than all others by the margin, and another is called equivalent to the best. Limit: 5.5."
     )
     columns = ["the best is called worse", "wrong equivalent"]
     return [Table("The best of many", text, columns, rows)]
@@ -618,12 +619,12 @@ def ledger_tables(generator: np.random.Generator, studies: int) -> list[Table]:
             drifts[label] = _ledger_cells(generator, studies // 2, chains, high)
     columns = ["kept changes without effect", "chains that keep one", "improvements kept"]
     text = (
-        f"{studies // 2:,} chains of 50 changes, of which 80 % have no effect. The incumbent is measured again in the session "
-        "of each change. *Better mean* keeps a change if its mean is better. Limit of the first column: 5.5."
+        f"{studies // 2:,} chains of 50 changes, of which 80 % have no effect. The incumbent is measured again in the "
+        "session of each change. *Better mean* keeps a change if its mean is better. Limit of the first column: 5.5."
     )
     drift_text = (
-        "The same with eight seeds and improvements of 2 sd, where all scores of a session shift by a random amount. Every "
-        "change has a session. Limit of the first column, if the incumbent is measured again: 5.5."
+        "The same with eight seeds and improvements of 2 sd, where all scores of a session shift by a random amount. "
+        "Every change has a session. Limit of the first column, if the incumbent is measured again: 5.5."
     )
     return [
         Table("Chains of changes", text, columns, rows),
@@ -665,10 +666,10 @@ INTRODUCTION = """\
 
 <!-- Generated by `python benchmarks/simulation.py --write docs/concepts/simulated-studies.md`; do not edit. -->
 
-`benchmarks/simulation.py` draws {studies:,} studies for each cell, if a text does not state another number, and judges them
-by the rules of [Statistics](statistics.md). All numbers are percentages of studies. Unless a row says otherwise, scores are
-normal with a standard deviation (sd) of 1 over seeds, and variants are compared with the first one. A rate of 5 % has a
-standard error of {error:.2f} points. Cells outside their limit are in bold type.
+`benchmarks/simulation.py` draws {studies:,} studies for each cell, if a text does not state another number, and judges
+them by the rules of [Statistics](statistics.md). All numbers are percentages. Unless a row says otherwise, scores are
+normal with a standard deviation (sd) of 1 over seeds, and variants are compared with the first one. A rate of 5 % has
+a standard error of {error:.2f} points. Cells outside their limit are in bold type.
 """
 
 

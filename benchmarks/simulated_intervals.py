@@ -23,6 +23,9 @@ from headtohead_judge.verdicts import Judgement, judge
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
+SMALLEST_VARIANCE = 1e-300
+"""Replaces variances of 0, of two variants with the same difference in every seed."""
+
 
 class Spread(NamedTuple):
     """A source of variance of mean differences.
@@ -119,10 +122,16 @@ def moderated_intervals(
     contrast_variance = _mean_where(own_variance / squared_weights, ~is_apart)
     common = np.fmax(residual_variance, contrast_variance)[:, None] * squared_weights
 
+    contrast_degrees = own_degrees * (~is_apart).sum(axis=1)
+    is_of_contrasts = contrast_variance > residual_variance
+    common_degrees = np.where(
+        is_of_contrasts, np.minimum(pooled_degrees, contrast_degrees), pooled_degrees
+    )
+
     prior = np.where(is_apart, 0.0, prior_degrees[:, None])
     total_degrees = prior + own_degrees
     squares = prior * np.where(is_apart, 0.0, common) + own_degrees * own_variance
-    degrees = np.maximum(own_degrees, np.minimum(total_degrees, pooled_degrees[:, None]))
+    degrees = np.maximum(own_degrees, np.minimum(total_degrees, common_degrees[:, None]))
     of_seeds = Spread(squares / total_degrees / seeds, degrees)
     return replace(own, sources=(of_seeds,))
 
@@ -196,7 +205,8 @@ def _block_models(scores: Floats, is_left_out: Flags) -> tuple[Floats, Floats, F
     variance = np.nansum(squares, axis=1) / degrees
 
     variances = squares / own_degrees * (count / (count - 1))[:, None]
-    at_least = np.maximum(variances, 1e-5 * np.nanmedian(variances, axis=1, keepdims=True))
+    median = np.nanmedian(variances, axis=1, keepdims=True)
+    at_least = np.maximum(variances, np.maximum(1e-5 * median, SMALLEST_VARIANCE))
     logs = np.log(at_least) - digamma(own_degrees / 2) + np.log(own_degrees / 2)
     excess = np.nanvar(logs, axis=1, ddof=1) - polygamma(1, own_degrees / 2)
     prior = np.full(len(scores), MAX_PRIOR_DEGREES)

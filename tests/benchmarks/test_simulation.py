@@ -117,11 +117,10 @@ def test_any_direction_is_that_of_the_single_studies(rule, studies, kind):
     assert 0 < np.mean(expected) < 1
 
 
-@pytest.mark.parametrize("is_measured_again", [True, False])
 @pytest.mark.parametrize("sd", [1.0, 3.0])
-def test_the_simulated_chains_have_the_decisions_of_a_ledger(benchmark, sd, is_measured_again):
+def test_the_simulated_chains_have_the_decisions_of_a_ledger(benchmark, sd):
     module = benchmark("simulated_ledger")
-    chains = module.Chains(8, 6.0, sd, drift=0.5, is_measured_again=is_measured_again)
+    chains = module.Chains(8, 6.0, sd, drift=0.5)
     decisions = module.decide(np.random.default_rng(3), 3, chains)
     assert 5 < decisions.kept.sum() < 75
     names = ["main", *(f"change {change}" for change in range(50))]

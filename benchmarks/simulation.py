@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from simulated_intervals import (
+    Flags,
     Intervals,
     any_direction,
     crossed_intervals,
@@ -42,8 +43,8 @@ from simulated_studies import (
 
 from headtohead_judge.block_model import expected_degrees
 from headtohead_judge.looks import Looks
-from headtohead_judge.paired_tests import level_of_each
-from headtohead_judge.power import minimum_detectable_effect
+from headtohead_judge.paired_tests import ALPHA, level_of_each
+from headtohead_judge.power import POWER, minimum_detectable_effect, seeds_needed
 
 Floats = NDArray[np.float64]
 
@@ -427,6 +428,57 @@ def look_tables(generator: np.random.Generator, studies: int) -> list[Table]:
     return [Table("Looks", text, ["wrong direction"], rows)]
 
 
+def saving_tables(generator: np.random.Generator, studies: int) -> list[Table]:
+    """Return how many seeds studies with looks need, compared with a single look of the same power."""
+    rows = {}
+    for shared in (0.0, 0.5):
+        sd = math.sqrt(2 * (1 - shared))  # of a difference of two variants by seed
+        least = seeds_needed(1.0 / sd)
+        differences = 1.0 / sd + generator.normal(size=(studies, 1, 3 * least))
+        powers = [_detected(differences, seeds, ALPHA).mean() for seeds in range(2, 3 * least)]
+        for number in (3, 5, 8):
+            looks, found, seeds = _smallest_design(differences, number, least)
+            fixed = 2 + int(np.argmax(np.array(powers) >= found))
+            label = f"seeds explain {100 * shared:.0f} %; {looks.seeds} seeds"
+            rows[label.replace("(", "").replace(")", "")] = [
+                Cell(found, low=POWER - 0.01),
+                Cell(1 - seeds / fixed),
+            ]
+    text = (
+        "Two variants that differ by 1 standard deviation of a score. The design has the fewest seeds at the last look "
+        "with a power of 80 %. *Fewer seeds*: mean number of seeds, compared with a single look of the same power or more."
+    )
+    return [Table("Seeds that looks save", text, ["detected", "fewer seeds"], rows)]
+
+
+def _smallest_design(differences: Floats, number: int, least: int) -> tuple[Looks, float, float]:
+    """Return the looks with the fewest seeds that detect an effect often enough, their power, and the mean seeds.
+
+    Args:
+        differences: The differences of two variants ``[study, 1, seed]``.
+        number: Number of looks.
+        least: Number of seeds of a single look with a power of `POWER`.
+    """
+    studies, _, most_seeds = differences.shape
+    for most in range(least, most_seeds + 1):
+        looks = Looks.planned(number, most)
+        level = looks.level(ALPHA)
+        is_found = np.zeros(studies, dtype=bool)
+        seeds = np.full(studies, float(most))
+        for count in reversed(looks.seeds):
+            has_direction = _detected(differences, count, level)
+            is_found |= has_direction
+            seeds[has_direction] = count
+        if is_found.mean() >= POWER:
+            break
+    return looks, float(is_found.mean()), float(seeds.mean())
+
+
+def _detected(differences: Floats, seeds: int, level: float) -> Flags:
+    """Return whether paired t-tests of the first seeds of ``[study, 1, seed]`` detect a difference ``[study]``."""
+    return paired_intervals(differences[:, :, :seeds], np.ones((1, 1)), level).has_direction[:, 0]
+
+
 def passage_tables(generator: np.random.Generator, studies: int) -> list[Table]:
     """Return the coverage of intervals of losses on text, over seeds alone and with passages."""
     rows = {}
@@ -654,6 +706,7 @@ PARTS: tuple[Callable[[np.random.Generator, int], list[Table]], ...] = (
     margin_tables,
     detected_effect_tables,
     look_tables,
+    saving_tables,
     passage_tables,
     sentence_tables,
     best_tables,

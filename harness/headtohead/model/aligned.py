@@ -53,7 +53,16 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 def aligned_empty(
     like: Tensor, shape: tuple[int, int, int], dtype: torch.dtype | None = None
 ) -> Tensor:
-    """Return an uninitialised tensor ``[member, row, column]`` with aligned rows where products into it are faster."""
+    """Return an uninitialised tensor ``[member, row, column]`` with aligned rows where products into it are faster.
+
+    Aligned rows have padding between them, so that the tensor is not contiguous: on CUDA always, on a CPU from `WIDE`
+    columns.
+
+    Args:
+        like: A tensor with the device.
+        shape: Members, rows and columns.
+        dtype: Type of the numbers; default: that of ``like``.
+    """
     rows, stride = shape[1:]
     if on_cuda(like):
         stride += -stride % ALIGNED_ON_CUDA

@@ -49,8 +49,9 @@ class Leftover:
 def find_leftovers(runs_root: Path, cache: Path) -> Iterator[Leftover]:
     """Yield what can be removed from a runs folder and the cache; nothing is removed.
 
-    ``h2h clean --help`` explains the kinds. A run that any experiment plans or reuses is not superseded, and an active
-    run is never yielded. Experiments behind symbolic links and copies of experiments are not cleaned.
+    The kinds are: ``archived`` and ``reproduced``, folders of earlier and of repeated runs; ``superseded``, runs that
+    no experiment plans or reuses; ``failed``, planned runs that failed or were killed; ``cache``, prepared data. An
+    active run is never yielded. Experiments behind symbolic links and copies of experiments are not cleaned.
 
     Args:
         runs_root: Folder with one folder per experiment; without it, only the cache is searched.

@@ -210,7 +210,8 @@ class LoadedRun:
             seed: Seed of the samples.
 
         Raises:
-            HeadToHeadError: If the run has no vocabularies, its data have sources, or the prompt has no token.
+            HeadToHeadError: If the run has no vocabularies, its data have sources, or the prompt has no token or one
+                that the vocabulary refuses.
         """
         if self.data.has_sources:
             raise HeadToHeadError(

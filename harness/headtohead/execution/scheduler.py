@@ -201,17 +201,11 @@ def _lay_out_study(plan: Plan, machine: Machine, cache: Path) -> list[StackFolde
     assigned = set()
     for folder in folders:
         assigned |= folder.record.hashes
-        members = []
-        for member in folder.record.members:
-            # The name of an archived run's new directory has all axes of the current design.
-            new_path = paths.get(member.run_hash)
-            directory = member.directory if new_path is None else new_path.name
-            members.append(member.model_copy(update={"directory": directory}))
         folder.change(
             cache=str(cache),
             timeout_seconds=machine.timeout_seconds,
             deaths=0,
-            members=tuple(members),
+            members=_relocated(folder.record.members, paths),
         )
     unassigned = [run for run in runs if run.run_hash not in assigned]
     missing = [run for run in runs if not (paths[run.run_hash] / RUN).exists()]
@@ -226,6 +220,22 @@ def _lay_out_study(plan: Plan, machine: Machine, cache: Path) -> list[StackFolde
         for stack_runs in new_stacks:
             folders.append(new_stack(plan, stack_runs, machine, cache, threads, lease))
     return folders
+
+
+def _relocated(
+    members: Sequence[StackMember], paths: Mapping[str, Path]
+) -> tuple[StackMember, ...]:
+    """Return members of a stack with the directories of their runs; ``paths`` has those that are pending, by run hash.
+
+    The name of an archived run's new directory has all axes of the current design, so it may differ from the recorded
+    one. Members without a path keep theirs.
+    """
+    relocated = []
+    for member in members:
+        path = paths.get(member.run_hash)
+        directory = member.directory if path is None else path.name
+        relocated.append(member.model_copy(update={"directory": directory}))
+    return tuple(relocated)
 
 
 def new_stack(
@@ -486,9 +496,17 @@ class _Execution:
     ) -> None:
         """Replace a stack by parts that are trained from the first step, unless another process trains it.
 
-        In both cases its runs are left for the next round. The folder, its resume points and the histories of open runs
-        are removed. A folder is a stack if it contains ``stack.json``. Its file is removed first, so that no run is
-        ever in two stacks.
+        In both cases its runs are left for the next round. The folder and its resume points are removed, and the
+        histories of open runs moved to their attempts. A folder is a stack if it contains ``stack.json``. This file is
+        removed before the parts are written, so that no run is ever in two stacks.
+
+        Args:
+            folder: The stack.
+            record: Its record.
+            parts: The records of the new stacks, which have all its members.
+
+        Raises:
+            LeaseLost: If another process takes over a run meanwhile.
         """
         self.left |= record.hashes
         with suppress(Busy), Lease(*(run.path for run in folder.runs())) as lease:

@@ -56,14 +56,17 @@ log = logging.getLogger(__name__)
 def work(path: Path, device: str, plugins: WorkerPlugins) -> int:
     """Train a stack, from its resume point if it exists; return an exit code of `exits`.
 
-    All errors become exit codes: BUSY if another process holds or takes over a lease, or the stack no longer exists;
-    TIMEOUT; and those of `_report`. Without open runs, resume points are removed and the code is OK. The leases are
-    released at the end.
+    Errors of training become exit codes: BUSY if another process holds or takes over a lease, or the stack no longer
+    exists; TIMEOUT; and those of `_report`. Without open runs, resume points are removed and the code is OK. The leases
+    are released at the end.
 
     Args:
         path: The stack's folder.
         device: ``"cpu"`` or ``"cuda"``; if the stack began on another one, its record is changed.
         plugins: The plugins that the parent loaded.
+
+    Raises:
+        HeadToHeadError: If the record of the stack is missing or damaged when the leases are acquired.
     """
     folder = StackFolder(path)
     try:

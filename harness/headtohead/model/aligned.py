@@ -55,8 +55,8 @@ def aligned_empty(
 ) -> Tensor:
     """Return an uninitialised tensor ``[member, row, column]`` with aligned rows where products into it are faster.
 
-    Aligned rows have padding between them, so that the tensor is not contiguous: on CUDA always, on a CPU from `WIDE`
-    columns.
+    Rows are aligned on CUDA, and on a CPU from `WIDE` columns. They may have padding between them; the tensor is then
+    not contiguous.
 
     Args:
         like: A tensor with the device.

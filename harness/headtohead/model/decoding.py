@@ -96,8 +96,8 @@ class DecodingState:
         The first call of a decoder-only model also reads the prompt into the caches (prefill).
 
         Args:
-            written: All tokens so far, <sos> included, ``[member, sentence, time]``. With caches, only the last one
-                is read, so each call must have one token more than the call before.
+            written: All tokens so far, <sos> included, ``[member, sentence, time]``; each call has one token more than
+                the call before. With caches, only the last one is read.
 
         Raises:
             HeadToHeadError: If the tokens exceed the maximum of an encoding or an attention.

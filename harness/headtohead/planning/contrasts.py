@@ -330,10 +330,10 @@ def declared_contrasts(
 def _declared_record(
     declared: ContrastDeclaration, variant: Variant, against: Variant
 ) -> ContrastRecord:
-    """Return the record of a declared contrast; the default name has the titles of both sides.
+    """Return the record of a declared contrast, ``variant`` minus ``against``; nothing is checked.
 
-    A side without ``against_metric`` or ``against_lengths`` has those of the other side. The default name has the
-    metrics if ``against_metric`` is given, and the lengths if a side has any.
+    Without ``against_metric`` or ``against_lengths``, the second side has the metric or lengths of the first. The
+    default name has the titles of both sides, their metrics if ``against_metric`` is given, and their lengths, if any.
     """
     left = WeightedSide(
         variant=variant.slug, weight=1, metric=declared.metric, lengths=declared.lengths

@@ -179,17 +179,18 @@ def _with_translation_notes(design: Design, loaded: LoadedExperiment) -> Design:
     """
     primary = reported_metrics(loaded, design.variant(design.baseline).config).primary
     metric = find_metric(primary)
-    if metric is None or metric.per_example is None:
+    requires_translations = metric is not None and metric.per_example is not None
+    if not requires_translations:
         return design
-    silent = [
+    without_score = [
         variant.slug for variant in design.variants if variant.config.evaluate.decode == "none"
     ]
-    if silent and (design.changes or design.baseline in silent):
+    if without_score and (design.changes or design.baseline in without_score):
         raise loaded.location("metrics", "primary").error(
-            f"'{primary}' requires translations, but variant '{silent[0]}' has evaluate.decode: none; use "
+            f"'{primary}' requires translations, but variant '{without_score[0]}' has evaluate.decode: none; use "
             "test/token_accuracy, or another evaluate.decode"
         )
-    notes = [f"no {primary} for {slug}, which has evaluate.decode: none" for slug in silent]
+    notes = [f"no {primary} for {slug}, which has evaluate.decode: none" for slug in without_score]
     return replace(design, notes=(*design.notes, *notes))
 
 
@@ -422,20 +423,7 @@ class Axes:
             HeadToHeadError: If ``axes`` is no mapping or empty, an axis or a value is invalid, ``sizes`` set the field
                 of an axis, the lists have different lengths, or a value occurs twice.
         """
-        if not isinstance(axes, Mapping) or not axes:
-            raise location.error(
-                f"expected a mapping of axes with lists of values, got {shown(axes)}"
-            )
-        refuse_both(axes, location)
-        sized_fields = self.sizes[0][SIZE_AXIS].value if self.sizes[0] else {}
-        for axis, values in axes.items():
-            check_axis(axis, values, location.child(axis))
-            if axis in sized_fields:
-                raise location.child(axis).error(
-                    "sizes set this field already; remove it from the design"
-                )
-            if axis not in self.axes:
-                self.axes.append(axis)
+        self._add_axes(axes, location)
         lengths = {axis: len(values) for axis, values in axes.items()}
         if len(set(lengths.values())) > 1:
             counts = ", ".join(f"{axis} has {length}" for axis, length in lengths.items())
@@ -455,6 +443,28 @@ class Axes:
                 choice[axis] = Written(value, location.child(axis, number))
             choices.append(choice)
         return choices
+
+    def _add_axes(self, axes: Any, location: SourceLocation) -> None:
+        """Check axes with their lists of values, and add new ones to the axes of the design.
+
+        Raises:
+            HeadToHeadError: If ``axes`` is no mapping or empty, an axis is invalid or given twice, or ``sizes`` set the
+                field of an axis. Axes before an invalid one are added.
+        """
+        if not isinstance(axes, Mapping) or not axes:
+            raise location.error(
+                f"expected a mapping of axes with lists of values, got {shown(axes)}"
+            )
+        refuse_both(axes, location)
+        sized_fields = self.sizes[0][SIZE_AXIS].value if self.sizes[0] else {}
+        for axis, values in axes.items():
+            check_axis(axis, values, location.child(axis))
+            if axis in sized_fields:
+                raise location.child(axis).error(
+                    "sizes set this field already; remove it from the design"
+                )
+            if axis not in self.axes:
+                self.axes.append(axis)
 
     def _assign_sizes(self) -> None:
         """Check the fields of ``sizes``, and set those of the first size in ``start``; nothing without ``sizes``.

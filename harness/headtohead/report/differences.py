@@ -32,7 +32,8 @@ def differences(analysis: Analysis) -> list[dict[str, str]]:
     """Return a row of texts per main contrast: name, difference, direction and size with an interval each.
 
     The largest absolute differences come first; contrasts without a test count as 0. With more than MAX_ROWS contrasts,
-    a further row has the number of the others. The column of sizes is missing if no contrast has a size.
+    a further row has the number of the others. The column of sizes is missing if no contrast has a size; a contrast
+    without a size has a dash.
 
     There are no rows if the answer is about pairs of two axes, or if no main contrast has a test.
     """
@@ -74,7 +75,10 @@ def _size_column(analysis: Analysis) -> str:
 
 
 def _verdict(word: str, interval: Interval | None, contrast: ContrastResult) -> str:
-    """Return a word of a verdict, and on a second line the interval that it rests on."""
+    """Return a word of a verdict, and on a second line the interval that it rests on.
+
+    The word alone without an interval, and if both sides of the contrast have the same score in every seed.
+    """
     is_identical = contrast.direction == IDENTICAL
     if interval is None or is_identical or not math.isfinite(interval.low):
         return word
@@ -82,7 +86,11 @@ def _verdict(word: str, interval: Interval | None, contrast: ContrastResult) -> 
 
 
 def _name_with_notes(analysis: Analysis, contrast: ContrastResult) -> str:
-    """Return the name of a contrast, followed by lines on its parameters, settings, expected result and margin."""
+    """Return the name of a contrast, followed by a line on each of these that it has.
+
+    The lines are on parameters, settings, the expected result, why there is no test, and a margin that was set late.
+    The name has the metric if that is not the primary one.
+    """
     name = contrast_name(analysis, contrast)
     if contrast.metric != analysis.metric:
         name += f" ({readable(contrast.metric)})"
@@ -99,9 +107,14 @@ def _name_with_notes(analysis: Analysis, contrast: ContrastResult) -> str:
 
 
 def _parameters(analysis: Analysis, contrast: ContrastResult) -> str:
-    """Return how many more parameters the left side has, in percent of the right side; empty below 2 %."""
+    """Return how many more non-embedding parameters the left side has, in percent of the right side.
+
+    The left side are the variants with positive weights, with the sum of their weighted counts; the right side those
+    with negative weights. Empty below 2 %, and if the right side has no parameters.
+    """
     by_slug = analysis.frames.by_slug
-    left = right = 0.0
+    left = 0.0
+    right = 0.0
     for setting in contrast.contrast.settings:
         for side, weight in setting.items():
             count = by_slug[side.variant].counts.non_embedding
@@ -109,10 +122,13 @@ def _parameters(analysis: Analysis, contrast: ContrastResult) -> str:
                 left += weight * count
             else:
                 right -= weight * count
-    percent = 100 * (left / right - 1) if right else 0.0
+    if right == 0:
+        return ""
+    percent = 100 * (left / right - 1)
     if abs(percent) < MIN_PERCENT:
         return ""
-    return PARAMETERS.format(change=f"{percent:+.0f}".replace("-", "−"))
+    change = f"{percent:+.0f}".replace("-", "−")
+    return PARAMETERS.format(change=change)
 
 
 def _agreement(analysis: Analysis, contrast: ContrastResult) -> str:

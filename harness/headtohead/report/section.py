@@ -99,7 +99,16 @@ class _TextRow(NamedTuple):
 
 
 def text_lines(frame: pd.DataFrame | None, width: int = 80) -> Iterator[str]:
-    """Yield a table of contrasts as lines of at most ``width`` characters, with the verdicts of a row as lines."""
+    """Yield a table of contrasts as lines for the terminal: names, numbers and verdicts side by side, notes below.
+
+    Names are wrapped, but never below ``MIN_NAME_WIDTH`` characters; a line can then be wider than ``width``. A row
+    with several verdicts has a line for each. No lines without a table.
+
+    Args:
+        frame: A table with at least one row and three columns: name, number and one or more verdicts. None for no
+            table.
+        width: Width of the terminal in characters.
+    """
     if frame is None:
         return
     rows = _text_rows(frame)
@@ -116,12 +125,17 @@ def text_lines(frame: pd.DataFrame | None, width: int = 80) -> Iterator[str]:
 
 
 def _text_rows(frame: pd.DataFrame) -> list[_TextRow]:
-    """Return the headings and the rows of a table of contrasts, whose verdicts are below each other.
+    """Return the headings of a table of contrasts as the first row, then its rows.
 
-    ``frame`` has at least one row and three columns: name, number and one or more verdicts.
+    The first line of a name or a number is its value; further lines of a name are notes, those of a number are left
+    out. A verdict is a word, then its intervals, aligned over all rows.
+
+    Args:
+        frame: A table with at least one row and three columns: name, number and one or more verdicts.
     """
     name_heading, number_heading, *verdict_headings = frame.columns
-    rows = [_TextRow(name_heading, number_heading, [", ".join(verdict_headings)], [])]
+    headings = _TextRow(name_heading, number_heading, [", ".join(verdict_headings)], [])
+    rows = [headings]
     cells = frame.to_numpy().tolist()
     word_width = max(len(cell.split("\n")[0]) for _, _, *verdicts in cells for cell in verdicts)
     for name_cell, number_cell, *verdict_cells in cells:
@@ -179,16 +193,22 @@ def contrast_table(
 ) -> pd.DataFrame | None:
     """Return the tests of contrasts: difference, intervals of direction and size, verdict, p-values, effect size.
 
-    Each row starts with its cells of ``first`` and ends with those of ``last``; both are as long as ``contrasts``, or
-    infinite. There is no table without contrasts. The size has a column only if a contrast has a test of it.
+    None without contrasts. The interval of the size has a column only if a contrast has a test of it. A contrast
+    without a test has dashes, and its reason below the verdict.
+
+    Args:
+        contrasts: The contrasts.
+        first: Further cells of each row by column, before the tests. As long as ``contrasts`` or infinite: contrasts
+            beyond the shorter of ``first`` and ``last`` have no row.
+        last: Like ``first``, after the tests.
     """
-    has_margin = any(contrast.judgement.size_test for contrast in contrasts)
+    has_size = any(contrast.judgement.size_test for contrast in contrasts)
     rows = []
     for contrast, before, after in zip(contrasts, first, last, strict=False):
         row = dict(before)
         row["difference"] = contrast.difference_text
         row["interval of the direction"] = leveled(contrast.judgement.interval, contrast)
-        if has_margin:
+        if has_size:
             row["interval of the size"] = _size_cell(contrast, contrast.judgement.size_test)
         row["verdict"] = contrast.verdict
         if contrast.reason:
@@ -198,7 +218,10 @@ def contrast_table(
 
 
 def _size_cell(contrast: ContrastResult, test: SizeTest | None) -> str:
-    """Return the interval of a size, the p-value of a size within the margin, and whether the margin is late."""
+    """Return the interval of a size, and below it the p-value of the test within the margin; a dash without a test.
+
+    A size beyond the margin has no p-value. A last line says if the margin was set late.
+    """
     if test is None:
         return "–"
     lines = [leveled(test.interval, contrast)]
@@ -210,15 +233,14 @@ def _size_cell(contrast: ContrastResult, test: SizeTest | None) -> str:
 
 
 def _p_values(contrast: ContrastResult) -> dict[str, str]:
-    """Return the p-values of a difference and its effect size; dashes without a test."""
-    cells = {
-        "Holm p": show_p(contrast.judgement.holm_p),
-        "paired t p": "–",
-        "sign-flip p": "–",
-        "effect": "–",
-    }
+    """Return the cells of the p-values of a difference and its effect size, by column; dashes without a test."""
+    cells = {"Holm p": show_p(contrast.judgement.holm_p)}
     paired = contrast.paired
-    if paired:
+    if paired is None:
+        cells["paired t p"] = "–"
+        cells["sign-flip p"] = "–"
+        cells["effect"] = "–"
+    else:
         cells["paired t p"] = show_p(paired.paired_p)
         cells["sign-flip p"] = show_p(paired.sign_flip_p)
         cells["effect"] = show(paired.effect, "effect", signed=True, digits=-2)

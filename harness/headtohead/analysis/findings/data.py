@@ -77,11 +77,11 @@ def _effect(analysis: Analysis, leak: Leak) -> str:
 
 
 OTHER_SENTENCES = (
-    "Other test sentences than those of the baseline: {variants}. A part of the difference can come from the "
-    "sentences."
+    "Tested on other sentences than the baseline: {variants}. A part of the difference can come from "
+    "the sentences."
 )
 OTHER_LEAKED_SENTENCES = (
-    "Other test sentences than those of the baseline: {variants} (source also in training: {shares}). A part of the "
+    "Tested on other sentences than the baseline: {variants} (source also in training: {shares}). A part of the "
     "difference can come from the sentences."
 )
 

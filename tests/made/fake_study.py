@@ -153,6 +153,15 @@ def edit(path: Path, **changes: Any) -> None:
     _dump(file, json.loads(file.read_text(encoding="utf-8")) | changes)
 
 
+def tuning_trial(rate: float, losses: Sequence[float]) -> Json:
+    """Return the record of a tuned learning rate with these validation losses, one per seed from 1001."""
+    runs = [
+        {"run_hash": f"{rate}-{seed}", "seed": seed, "scores": {"valid/loss": loss}}
+        for seed, loss in enumerate(losses, 1001)
+    ]
+    return {"values": {"train.lr": rate}, "runs": runs}
+
+
 def with_losses(
     frames: Frames, loss: Callable[[str, int, int], float | None], steps: Sequence[int]
 ) -> Frames:

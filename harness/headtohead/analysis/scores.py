@@ -13,12 +13,13 @@ import numpy as np
 from scipy.stats import binomtest, fisher_exact
 
 from headtohead.config.entries import label_options
+from headtohead.data.metrics import find_metric
 from headtohead.planning.variants import comparison_group
 from headtohead.schema.metric import UNPADDED, Metric, leaf
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage import states
 from headtohead.storage.frames import Frames
-from headtohead.storage.metrics import find, higher_is_better, is_loss, span, stored, unpadded
+from headtohead.storage.metrics import higher_is_better, is_loss, span, stored, unpadded
 from headtohead_judge.collapse import collapsed
 from headtohead_judge.contrast import ScoreTable, Side, shared_seeds
 from headtohead_judge.paired_tests import CONFIDENCE, Interval, Summary, summarise
@@ -498,7 +499,10 @@ def pooled_scores(
 
 
 def of_test_sentences(metric: str) -> Metric | None:
-    """Return a metric of the padded test sentences; None for other data, no padding, or an unknown metric."""
+    """Return a metric of the padded test sentences with its functions.
+
+    None for other data, no padding, or a metric that no registered dataset declares.
+    """
     if not metric.startswith("test/") or metric.endswith(UNPADDED):
         return None
-    return find(metric)
+    return find_metric(metric)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.scores import Scores, of_test_sentences, score_mismatch
+from headtohead.data.metrics import find_metric
 from headtohead.storage.frames import Frames
 from headtohead.storage.translations import Translation, translations_of
 from headtohead_judge.contrast import Side, score_matrix, shared_seeds
@@ -26,6 +27,7 @@ from headtohead_judge.variance import (
 
 MAX_SENTENCES = 100_000
 """Maximum number of translations over all runs; with more, the sentences are not analysed."""
+NOT_LOADED = "the dataset of this metric is not loaded; load its plugin with --plugin"
 NOT_BY_SENTENCE = "this metric is not computed from single translations"
 
 Floats = NDArray[np.float64]
@@ -167,7 +169,8 @@ def _values_by_sentence(
                 return SentenceValues({}, "the variants translate different sentences")
             by_sentence = sentence_values(rows, metric)
             if by_sentence is None:
-                return SentenceValues({}, NOT_BY_SENTENCE)
+                is_loaded = find_metric(metric) is not None
+                return SentenceValues({}, NOT_BY_SENTENCE if is_loaded else NOT_LOADED)
             if not math.isclose(by_sentence.mean(), score, rel_tol=1e-6, abs_tol=1e-6):
                 return SentenceValues({}, "the scores are not those of the saved translations")
             values[slug][seed] = by_sentence

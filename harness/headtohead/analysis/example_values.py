@@ -1,0 +1,138 @@
+"""Values of the groups of examples of a variant, from which the variance between test examples is estimated."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headtohead.schema.metric import UNPADDED, Metric
+from headtohead.storage.examples import SplitExamples, read_examples
+from headtohead.storage.frames import Frames
+from headtohead.storage.metrics import find
+from headtohead_judge.variance import jackknife
+
+MIN_GROUPS = 20
+"""Fewest groups of examples whose variance is estimated."""
+
+MAX_VALUES = 500_000
+"""Maximum number of values of a metric over all runs of an experiment; BLEU takes 20 µs a value."""
+
+SPLITS = ("valid", "test")
+
+NOT_OF_EXAMPLES = "{metric} is not a score of validation or test examples"
+NOT_STORED = "runs store no values per example of {metric}"
+WITHOUT_FILE = "a run has no values per example"
+TOO_FEW = "there are {number} groups of examples, fewer than {least}"
+TOO_MANY = "there are more than {most:,} values per example"
+OTHER_EXAMPLES = "the runs of a variant have different examples"
+NOT_DEFINED = "the score is not defined without one of the groups of examples"
+OTHER_SCORE = "the scores are not those of the stored values per example"
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ExampleValues:
+    """Values of groups of examples.
+
+    Args:
+        seeds: The seeds of the rows, ascending: those of all runs of the variant with a score.
+        values: Jackknife values ``[seed, group]``; the mean over the groups of a seed is its score.
+        examples_hash: Equal for two variants if their groups are the same, in the same order; only then may values be
+            subtracted group by group.
+    """
+
+    seeds: tuple[int, ...]
+    values: Floats
+    examples_hash: str
+
+
+class _NoValues(Exception):
+    """Why a variant has no values in a metric, as a clause."""
+
+
+def example_values(frames: Frames, slug: str, metric: str) -> ExampleValues | str:
+    """Return the values of the groups of examples of a variant, or as a clause why there are none.
+
+    A group is a passage of a text, sentences that a split keeps together, or a single example. Its value is a
+    jackknife value: for a mean over groups of equal size, the mean of the group.
+
+    There are no values for costs, heads, training metrics and scores without padding; of fewer than `MIN_GROUPS` groups
+    or more than `MAX_VALUES` values over all runs; and if a run stores none, or those of other examples or of another
+    score.
+
+    Args:
+        frames: The experiment.
+        slug: A variant.
+        metric: A metric with its split, such as ``valid/loss`` or ``test/bleu``.
+
+    Raises:
+        HeadToHeadError: If the file of a run is damaged.
+        KeyError: If the experiment has no variant ``slug``.
+    """
+    try:
+        return _values(frames, slug, metric)
+    except _NoValues as reason:
+        return str(reason)
+
+
+def _values(frames: Frames, slug: str, metric: str) -> ExampleValues:
+    split = metric.partition("/")[0]
+    entry = find(metric) if split in SPLITS and not metric.endswith(UNPADDED) else None
+    if entry is None or entry.pool is None:
+        raise _NoValues(NOT_OF_EXAMPLES.format(metric=metric))
+    scores = frames.scores(slug, metric)
+    rows = frames.rows(slug)
+    folders = {int(seed): frames.folders[str(run)] for run, seed in rows["seed"].items()}
+    hashes = set()
+    values = []
+    for seed, score in scores.items():
+        examples = _examples(folders[seed], split)
+        hashes.add(examples.examples_hash)
+        counts = _counts(examples, entry, metric)
+        if counts.shape[0] * len(frames.runs) > MAX_VALUES:
+            raise _NoValues(TOO_MANY.format(most=MAX_VALUES))
+        values.append(_jackknife(counts, entry, score))
+    if not values:
+        raise _NoValues(WITHOUT_FILE)
+    if len(hashes) > 1:
+        raise _NoValues(OTHER_EXAMPLES)
+    return ExampleValues(tuple(scores), np.array(values), hashes.pop())
+
+
+def _examples(run: Path, split: str) -> SplitExamples:
+    by_split = read_examples(run)
+    if split not in by_split:
+        raise _NoValues(WITHOUT_FILE)
+    return by_split[split]
+
+
+def _counts(examples: SplitExamples, entry: Metric, metric: str) -> Floats:
+    """Return the counts of at least `MIN_GROUPS` groups, ``[group, count]``."""
+    counts = examples.counts_of(entry)
+    if counts is None:
+        raise _NoValues(NOT_STORED.format(metric=metric))
+    if len(counts) < MIN_GROUPS:
+        raise _NoValues(TOO_FEW.format(number=len(counts), least=MIN_GROUPS))
+    return counts
+
+
+def _jackknife(counts: Floats, entry: Metric, score: float) -> Floats:
+    """Return the jackknife values ``[group]`` of a score with these counts ``[group, count]``."""
+    assert entry.pool is not None
+    total = counts.sum(axis=0)
+    try:
+        of_all = entry.pool(total.tolist())
+        without_each = [entry.pool(others) for others in (total - counts).tolist()]
+    except ArithmeticError as error:
+        raise _NoValues(NOT_DEFINED) from error
+    if not math.isclose(of_all, score, rel_tol=1e-9, abs_tol=1e-9):
+        raise _NoValues(OTHER_SCORE)
+    if not np.isfinite(without_each).all():
+        raise _NoValues(NOT_DEFINED)
+    values: Floats = jackknife([of_all], [without_each])[0]
+    return values

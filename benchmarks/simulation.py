@@ -43,8 +43,9 @@ from simulated_studies import (
 
 from headtohead_judge.block_model import expected_degrees
 from headtohead_judge.looks import Looks
-from headtohead_judge.paired_tests import ALPHA, level_of_each
+from headtohead_judge.paired_tests import ALPHA, level_of_each, paired_differences
 from headtohead_judge.power import POWER, minimum_detectable_effect, seeds_needed
+from headtohead_judge.random_effects import combine
 
 Floats = NDArray[np.float64]
 
@@ -330,7 +331,7 @@ def detectable_tables(generator: np.random.Generator, studies: int) -> list[Tabl
         cells = []
         level = level_of_each(len(family.weights))
         for seeds in seeds_of:
-            degrees = expected_degrees(family.variants, seeds)
+            degrees = expected_degrees(family.variants, seeds, len(family.weights))
             effect = minimum_detectable_effect(math.sqrt(2), seeds, level=level, degrees=degrees)
             scores = normal()(generator, studies, family.variants, seeds)
             scores[:, 1] += effect
@@ -446,7 +447,7 @@ def saving_tables(generator: np.random.Generator, studies: int) -> list[Table]:
             ]
     text = (
         "Two variants that differ by 1 standard deviation of a score. The design has the fewest seeds at the last look "
-        "with a power of 80 %. *Fewer seeds*: mean number of seeds, compared with a single look of the same power or more."
+        "with a power of 80 %. *Fewer seeds*: mean number of seeds, compared with a single look of no less power."
     )
     return [Table("Seeds that looks save", text, ["detected", "fewer seeds"], rows)]
 
@@ -645,6 +646,33 @@ def _against_others(scores: Floats, variant: int) -> Intervals:
     return moderated_intervals(scores, weights)
 
 
+def combined_tables(generator: np.random.Generator, studies: int) -> list[Table]:
+    """Return the coverage of the combined mean of settings, and of the interval of a new setting."""
+    rows = {}
+    seeds = 6
+    for settings in (3, 5, 8):
+        for between in (0.0, 0.5, 2.0):
+            shape = (studies, settings, seeds)
+            truth = between * generator.normal(size=(studies, settings, 1))
+            new_truth = between * generator.normal(size=studies)
+            covered = np.zeros(2)
+            for differences, of_new in zip(
+                truth + generator.normal(size=shape), new_truth, strict=True
+            ):
+                found = combine([paired_differences(of_setting) for of_setting in differences])
+                covered[0] += found.interval.low <= 0 <= found.interval.high
+                covered[1] += found.prediction.low <= of_new <= found.prediction.high
+            mean, new = covered / studies
+            label = f"{settings} settings of {seeds} seeds; sd between settings {between:g}"
+            rows[label] = [Cell(float(mean), low=MIN_COVERAGE), Cell(float(new), low=MIN_COVERAGE)]
+    text = (
+        "Settings of one question, with a standard deviation of 1 of the difference of a seed. Intervals of the mean "
+        "over settings that contain the true mean, and prediction intervals that contain the true difference of "
+        "another setting. Limit: at least 94."
+    )
+    return [Table("Settings combined", text, ["mean", "another setting"], rows)]
+
+
 def ledger_tables(generator: np.random.Generator, studies: int) -> list[Table]:
     """Return the errors of chains of changes."""
     rules = [Chains(6, 2.0), Chains(8, 2.0), Chains(8, 2.0, noisy_sd=3.0), Chains(16, 1.0)]
@@ -711,6 +739,7 @@ PARTS: tuple[Callable[[np.random.Generator, int], list[Table]], ...] = (
     sentence_tables,
     best_tables,
     collapse_tables,
+    combined_tables,
     ledger_tables,
 )
 

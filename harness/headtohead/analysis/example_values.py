@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from headtohead.schema.metric import UNPADDED, Metric
 from headtohead.storage.examples import SplitExamples, read_examples
 from headtohead.storage.frames import Frames
-from headtohead.storage.metrics import find
+from headtohead.storage.metrics import counted, find
 from headtohead_judge.variance import jackknife
 
 MIN_GROUPS = 20
@@ -26,7 +26,7 @@ SPLITS = ("valid", "test")
 NOT_OF_EXAMPLES = "{metric} is not a score of validation or test examples"
 NOT_STORED = "runs store no values per example of {metric}"
 WITHOUT_FILE = "a run has no values per example"
-TOO_FEW = "there are {number} groups of examples, fewer than {least}"
+TOO_FEW = "{groups} of examples, fewer than {least}"
 TOO_MANY = "there are more than {most:,} values per example"
 OTHER_EXAMPLES = "the runs of a variant have different examples"
 NOT_DEFINED = "the score is not defined without one of the groups of examples"
@@ -117,7 +117,7 @@ def _counts(examples: SplitExamples, entry: Metric, metric: str) -> Floats:
     if counts is None:
         raise _NoValues(NOT_STORED.format(metric=metric))
     if len(counts) < MIN_GROUPS:
-        raise _NoValues(TOO_FEW.format(number=len(counts), least=MIN_GROUPS))
+        raise _NoValues(TOO_FEW.format(groups=counted(len(counts), "group"), least=MIN_GROUPS))
     return counts
 
 

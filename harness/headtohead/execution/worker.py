@@ -140,8 +140,12 @@ def _require_unchanged_reads(record: RunRecord, entries: Iterable[Registered]) -
 
     Reads that the record lacks are not checked. Sources cannot differ: the parent sends those of the plan.
 
+    Args:
+        record: The record of the run.
+        entries: The entries that its configuration uses, with the present hashes of what they read.
+
     Raises:
-        HeadToHeadError: If a hash has changed, or a declared file is missing.
+        HeadToHeadError: If a hash has changed.
     """
     recorded: dict[tuple[str, str, str], str | None] = {}
     for plugin in record.plugins:

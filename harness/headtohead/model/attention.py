@@ -315,7 +315,7 @@ class MultiHeadAttention(nn.Module):
 
         Args:
             v: The projected values.
-            first_values: Those of the first layer, for a style with ``mix_values``.
+            first_values: Those of the first layer; not None for a style with ``mix_values``.
             ids: Ids of the tokens, for ``embed_values``; without them, it is not called.
 
         Raises:
@@ -538,7 +538,7 @@ class MultiHeadAttention(nn.Module):
         """Return the sum of mask and bias, ``[member · batch or 1, head or 1, query, key]``.
 
         Args:
-            ctx: The mask; it or ``bias`` is not None.
+            ctx: The mask; it or ``bias`` is not None (`AssertionError`).
             bias: ``[member or 1, batch or 1, head or 1, query, key]``, or None.
             lead: Members and batch.
             dtype: Type of the sum.

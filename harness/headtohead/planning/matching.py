@@ -29,7 +29,7 @@ WIDENED = (
 
 
 class Target(NamedTuple):
-    """The size that variants are widened to, and the slug of the variant that has it; they order by size."""
+    """The largest count, parameters or FLOPs, and the slug of the variant that has it; they order by count."""
 
     size: float
     slug: str

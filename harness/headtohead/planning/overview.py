@@ -261,7 +261,7 @@ def _time_line(plan: Plan) -> str:
 def _tuned(plan: Plan) -> Iterator[str]:
     """Yield a line for each variant: its chosen setting, the rule that chose it, and the loss of every setting.
 
-    There is none without a choice.
+    There is none without a choice. A variant with a choice has a trial for each of its settings (`ValueError`).
     """
     if plan.tuning is None:
         return

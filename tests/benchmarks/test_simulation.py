@@ -13,6 +13,7 @@ from headtohead_judge.contrast import Contrast, ScoreTable, Side, estimate_famil
 from headtohead_judge.examples import Examples
 from headtohead_judge.judging import judge as judge_table
 from headtohead_judge.ledger import Ledger
+from headtohead_judge.looks import Looks
 from headtohead_judge.verdicts import judge
 
 ROOT = Path(__file__).parents[2]
@@ -121,29 +122,27 @@ def test_any_direction_is_that_of_the_single_studies(rule, studies, kind):
 def test_the_simulated_chains_have_the_decisions_of_a_ledger(benchmark, sd):
     module = benchmark("simulated_ledger")
     chains = module.Chains(8, 6.0, sd, drift=0.5)
-    decisions = module.decide(np.random.default_rng(3), 3, chains)
-    assert 5 < decisions.kept.sum() < 75
+    decisions = module.decide(np.random.default_rng(3), 1, chains)
+    assert 2 < decisions.kept.sum() < 30
     names = ["main", *(f"change {change}" for change in range(50))]
-    for chain in range(3):
-        ledger = Ledger(Path("none"), ())
-        for change in range(50):
-            incumbent = ledger.incumbent or "main"
-            sides = {
-                names[change + 1]: decisions.candidates[chain, change],
-                incumbent: decisions.incumbents[chain, change],
-            }
-            rows = [
-                (name, str(seed), repr(float(score)))
-                for name, scores in sides.items()
-                for seed, score in enumerate(scores)
-            ]
-            table = pd.DataFrame(rows, columns=["variant", "seed", "score"])
-            judged = judge_table(table, baseline=incumbent)
-            ledger = Ledger(ledger.path, (*ledger.decisions, ledger.decide(judged)))
-        assert [decision.kept for decision in ledger.decisions] == decisions.kept[chain].tolist()
-        assert decisions.ratio[chain] == pytest.approx(
-            [decision.p / decision.level for decision in ledger.decisions]
-        )
+    ledger = Ledger(Path("none"), ())
+    for change in range(50):
+        incumbent = ledger.incumbent or "main"
+        sides = {
+            names[change + 1]: decisions.candidates[0, change],
+            incumbent: decisions.incumbents[0, change],
+        }
+        rows = [
+            (name, str(seed), repr(float(score)))
+            for name, scores in sides.items()
+            for seed, score in enumerate(scores)
+        ]
+        table = pd.DataFrame(rows, columns=["variant", "seed", "score"])
+        judged = judge_table(table, baseline=incumbent)
+        ledger = Ledger(ledger.path, (*ledger.decisions, ledger.decide(judged)))
+    assert [decision.kept for decision in ledger.decisions] == decisions.kept[0].tolist()
+    ratios = [decision.p / decision.level for decision in ledger.decisions]
+    assert decisions.ratio[0] == pytest.approx(ratios)
 
 
 def test_intervals_over_seeds_alone_miss_the_difference_on_other_text(rule, studies):
@@ -152,6 +151,21 @@ def test_intervals_over_seeds_alone_miss_the_difference_on_other_text(rule, stud
     assert intervals.covers(0).all(axis=1).mean() > 0.93
     over_seeds = rule.moderated_intervals(values.mean(axis=3))
     assert over_seeds.covers(0).all(axis=1).mean() < 0.7
+
+
+def test_looks_without_a_smaller_level_find_false_differences(rule, studies):
+    looks = Looks.planned(4, 16)
+    scores = studies.normal()(np.random.default_rng(1), 4000, 2, 16)
+
+    def false_verdicts(level: float) -> float:
+        found = np.zeros(len(scores), dtype=bool)
+        for seeds in looks.seeds:
+            intervals = rule.moderated_intervals(scores[:, :, :seeds], level=level)
+            found |= intervals.has_direction.any(axis=1)
+        return float(found.mean())
+
+    assert false_verdicts(looks.level(0.05)) < 0.06
+    assert false_verdicts(0.05) > 0.1
 
 
 def test_the_page_names_the_cells_outside_their_limits(simulation):

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from headtohead_judge.collapse import collapsed
+from headtohead_judge.collapse import ABOVE_OTHERS, DEVIATIONS, FULL_SAMPLE, LOG_DEVIATIONS
 from headtohead_judge.variance import jackknife
 
 Floats = NDArray[np.float64]
@@ -112,12 +112,32 @@ def with_collapses(variants_with: int, rate: float = 0.1, depth: float = COLLAPS
 
 
 def is_named_collapsed(scores: Floats) -> NDArray[np.bool_]:
-    """Return which runs of ``[study, variant, seed]`` the rule for collapsed runs names."""
-    named = np.zeros(scores.shape, dtype=bool)
+    """Return which runs of ``[study, variant, seed]``, two or more variants, `headtohead_judge` calls collapsed.
+
+    A test compares both.
+    """
     losses = np.exp(-LOG_LOSS_OF_A_UNIT * scores)
-    for study, of_study in enumerate(losses):
-        named[study] = collapsed([*of_study])
+    limits = _limits(losses, DEVIATIONS)
+    log_limits = _limits(np.log(losses), LOG_DEVIATIONS)
+    limits = np.maximum(limits, np.exp(np.minimum(log_limits, 700.0)))
+    is_far = losses > limits
+    worst = np.where(is_far, -np.inf, losses).max(axis=2)
+    order = np.sort(worst, axis=1)
+    is_worst = worst == order[:, -1:]
+    worst_of_others = np.where(is_worst, order[:, -2:-1], order[:, -1:])
+    named: NDArray[np.bool_] = is_far & (losses > ABOVE_OTHERS * worst_of_others[:, :, None])
     return named
+
+
+def _limits(values: Floats, most: float) -> Floats:
+    """Return the median of each variant plus ``most`` median absolute deviations ``[study, variant, 1]``."""
+    studies, _, seeds = values.shape
+    median = np.median(values, axis=2, keepdims=True)
+    deviations = np.abs(values - median)
+    common = np.median(deviations.reshape(studies, 1, -1), axis=2, keepdims=True)
+    deviation = np.maximum(np.median(deviations, axis=2, keepdims=True), common)
+    limits: Floats = median + most * max(FULL_SAMPLE / seeds, 1) * deviation
+    return limits
 
 
 def by_passage(

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -575,13 +576,13 @@ def collapse_tables(generator: np.random.Generator, studies: int) -> list[Table]
     for name, draw in kinds.items():
         cells = []
         for variants, seeds in designs:
-            scores = draw(generator, studies // 4, variants, seeds)
+            scores = draw(generator, studies, variants, seeds)
             cells.append(Cell(float(is_named_collapsed(scores).mean()), high=0.01))
         healthy[name] = cells
     named_text = "Collapsed runs of one variant that the rule names."
     healthy_text = (
-        f"Healthy runs that the rule names, in {studies // 4:,} studies. The distributions are those of the negative "
-        "log of the loss, in 20ths. Limit: 1."
+        "Healthy runs that the rule names. The distributions are those of the negative log of the loss, in 20ths. "
+        "Limit: 1."
     )
     return [
         Table("Collapsed runs that are named", named_text, columns, named),
@@ -725,7 +726,10 @@ def _ledger_cells(
     ]
 
 
-PARTS: tuple[Callable[[np.random.Generator, int], list[Table]], ...] = (
+Part = Callable[[np.random.Generator, int], list[Table]]
+"""Simulates a number of studies for each cell of its tables."""
+
+PARTS: tuple[Part, ...] = (
     direction_tables,
     distribution_tables,
     whole_report_tables,
@@ -770,10 +774,9 @@ def page(tables: Sequence[Table], studies: int) -> str:
     return "\n".join(parts)
 
 
-def simulate(studies: int, parts: Sequence[int] = tuple(range(len(PARTS)))) -> Iterator[Table]:
-    """Yield the tables of some parts; the random numbers of a part do not depend on the others."""
-    for number in parts:
-        yield from PARTS[number](np.random.default_rng([17, number]), studies)
+def simulate(part: Part, studies: int) -> list[Table]:
+    """Return the tables of a part; its random numbers do not depend on the other parts."""
+    return part(np.random.default_rng([17, crc32(part.__name__.encode())]), studies)
 
 
 def main() -> int:
@@ -785,9 +788,10 @@ def main() -> int:
     parser.add_argument("--write", type=Path, metavar="PAGE", help="write the tables to this page")
     options = parser.parse_args()
     tables = []
-    for table in simulate(options.studies):
-        print(table.markdown(), end="\n\n", flush=True)
-        tables.append(table)
+    for part in PARTS:
+        for table in simulate(part, options.studies):
+            print(table.markdown(), end="\n\n", flush=True)
+            tables.append(table)
     if options.write:
         options.write.write_text(page(tables, options.studies))
     return 0

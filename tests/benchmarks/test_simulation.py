@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from headtohead_judge.collapse import collapsed
 from headtohead_judge.contrast import Contrast, ScoreTable, Side, estimate_family
 from headtohead_judge.examples import Examples
 from headtohead_judge.judging import judge as judge_table
@@ -118,6 +119,16 @@ def test_any_direction_is_that_of_the_single_studies(rule, studies, kind):
     assert 0 < np.mean(expected) < 1
 
 
+@pytest.mark.parametrize(("variants", "seeds"), [(2, 3), (2, 6), (5, 4)])
+def test_the_collapsed_runs_of_many_studies_are_those_of_the_judge(studies, variants, seeds):
+    scores = studies.with_collapses(1, 0.3)(np.random.default_rng(1), 200, variants, seeds)
+    named = studies.is_named_collapsed(scores)
+    assert 0 < named.mean() < 0.2
+    for study, of_study in enumerate(scores):
+        losses = np.exp(-studies.LOG_LOSS_OF_A_UNIT * of_study)
+        assert named[study].tolist() == collapsed([*losses])
+
+
 @pytest.mark.parametrize("sd", [1.0, 3.0])
 def test_the_simulated_chains_have_the_decisions_of_a_ledger(benchmark, sd):
     module = benchmark("simulated_ledger")
@@ -184,7 +195,10 @@ def test_the_committed_page_has_all_tables_of_the_script(simulation):
         tables = page[page.index("\n## ", page.index("## Cells outside") + 1) :]
         return re.sub(r"[*\d.,–]+", "#", tables)
 
-    page = simulation.page([*simulation.simulate(40)], 20_000)
+    tables = []
+    for part in simulation.PARTS:
+        tables += simulation.simulate(part, 40)
+    page = simulation.page(tables, 20_000)
     assert without_rates(page) == without_rates(committed)
 
 

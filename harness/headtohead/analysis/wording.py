@@ -8,7 +8,7 @@ from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.study import Analysis
 from headtohead.config.labels import NAMED_AXES
 from headtohead.storage.metrics import show
-from headtohead_judge.paired_tests import Interval
+from headtohead_judge.verdicts import NOT_SHOWN
 
 
 def ends(low: float, high: float, metric: str, *, signed: bool = False, like: float = 0.0) -> str:
@@ -18,12 +18,19 @@ def ends(low: float, high: float, metric: str, *, signed: bool = False, like: fl
     return f"{first} to {last}"
 
 
-def leveled(interval: Interval | None, contrast: ContrastResult) -> str:
-    """Return an interval of a contrast with its level: ``98.75 %: −0.010 to 0.023``."""
+def interval_text(contrast: ContrastResult) -> str:
+    """Return the ends of the interval of a contrast, such as ``−0.010 to +0.023``; empty without an interval."""
+    interval = contrast.judgement.interval
     if interval is None or not math.isfinite(interval.low):
-        return "–"
-    limits = ends(interval.low, interval.high, contrast.metric, like=contrast.scale)
-    return f"{interval.percent}: {limits}"
+        return ""
+    return ends(interval.low, interval.high, contrast.metric, signed=True, like=contrast.scale)
+
+
+def largest_text(contrast: ContrastResult) -> str:
+    """Return the largest absolute difference in the interval; empty if the verdict is not that none is shown."""
+    if contrast.direction != NOT_SHOWN:
+        return ""
+    return show(contrast.judgement.largest_possible, contrast.metric, like=contrast.scale)
 
 
 def end_of(analysis: Analysis, change: ContrastResult) -> str:

@@ -1,4 +1,4 @@
-"""Rules on verdicts: whether a size can be judged, whether the study can detect a difference, margins, interactions."""
+"""Rules on verdicts: whether the margin can be used, whether the study detects a difference, other tests, margins."""
 
 from __future__ import annotations
 
@@ -7,22 +7,21 @@ from collections.abc import Iterator, Sequence
 from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.findings.finding import MAX_NAMED, Sentence, caution, note
 from headtohead.analysis.study import Analysis
-from headtohead.analysis.wording import contrast_name, leveled
+from headtohead.analysis.wording import contrast_name, interval_text
 from headtohead.config.labels import listed
 from headtohead.storage.metrics import as_ratio, readable, show
-from headtohead_judge.verdicts import WITHIN
 
 NO_ROOM = (
     "{side} is {distance} from the best possible {metric}, less than the margin of {margin}, and the difference could "
-    "be larger on a harder task, so {consequence} judged. {remedy}"
+    "be larger on a harder task, so {consequence}. {remedy}"
 )
 BASELINE_SIDE = "The baseline"
 ANY_SIDE = "The right side of a contrast"
-NO_SIZE = "no size is"
-NOT_SIZED = "the size of {contrasts} is not"
-HARDER_TASK = "To judge it, make the task harder."
+UNUSED = "no verdict uses the margin"
+UNUSED_FOR = "the margin is not used for {contrasts}"
+HARDER_TASK = "To use it, make the task harder."
 RATIO_OR_HARDER_TASK = (
-    "To judge it, compare ratios of error rates (metrics.primary: {ratio}, margin: {{{ratio}: 0.22}} for 1.25), or "
+    "To use it, compare ratios of error rates (metrics.primary: {ratio}, margin: {{{ratio}: 0.22}} for 1.25), or "
     "make the task harder."
 )
 
@@ -41,19 +40,19 @@ def no_room(analysis: Analysis) -> Iterator[Sentence]:
         if margin is None:
             continue
         rooms = [analysis.room(metric, contrast.references) for contrast in contrasts]
-        unsized = [
+        without_room = [
             contrast for contrast, room in zip(contrasts, rooms, strict=True) if margin.value > room
         ]
-        if unsized:
-            names = [contrast_name(analysis, contrast) for contrast in unsized]
-            consequence = NOT_SIZED.format(contrasts=listed(names, most=MAX_NAMED))
+        if without_room:
+            names = [contrast_name(analysis, contrast) for contrast in without_room]
+            consequence = UNUSED_FOR.format(contrasts=listed(names, most=MAX_NAMED))
             ratio = as_ratio(metric)
             text = NO_ROOM.format(
-                side=_common_side(analysis, unsized),
+                side=_common_side(analysis, without_room),
                 distance=show(min(rooms), metric, like=margin.value),
                 metric=readable(metric),
                 margin=show(margin.value, metric, like=margin.value),
-                consequence=NO_SIZE if len(unsized) == len(contrasts) else consequence,
+                consequence=UNUSED if len(without_room) == len(contrasts) else consequence,
                 remedy=RATIO_OR_HARDER_TASK.format(ratio=ratio) if ratio else HARDER_TASK,
             )
             yield Sentence(text)
@@ -84,8 +83,8 @@ def no_positive_control(analysis: Analysis) -> Iterator[Sentence]:
 
 def _is_within(contrast: ContrastResult) -> bool:
     """Return whether a difference is within the margin, or within the size that is expected."""
-    agreed = contrast.agreement.size if contrast.agreement else None
-    return WITHIN in (contrast.size, agreed)
+    is_as_expected = contrast.agreement is not None and contrast.agreement.is_within
+    return contrast.is_within_margin or is_as_expected
 
 
 ARROWS = (
@@ -103,7 +102,28 @@ def arrows(analysis: Analysis) -> Iterator[Sentence]:
         yield Sentence(ARROWS.format(start=start, end=end))
 
 
-INTERACTION = "Interaction, {name}: {difference} ({interval}), {direction}."
+OTHER_TESTS = "The paired t-test, corrected alike, gives other verdicts: {contrasts}."
+OTHER_VERDICT = "{name} {paired} instead of {verdict}"
+
+
+@note
+def paired_tests_differ(analysis: Analysis) -> Iterator[Sentence]:
+    """Name the main contrasts whose verdict is not that of the paired t-test with their own variance over seeds."""
+    clauses = []
+    for contrast in analysis.main_contrasts:
+        paired = contrast.paired_judgement
+        if contrast.paired is not None and paired.direction != contrast.direction:
+            clause = OTHER_VERDICT.format(
+                name=contrast_name(analysis, contrast),
+                paired=paired.direction,
+                verdict=contrast.direction,
+            )
+            clauses.append(clause)
+    if clauses:
+        yield Sentence(OTHER_TESTS.format(contrasts=listed(clauses, most=MAX_NAMED)))
+
+
+INTERACTION = "Interaction, {name}: {difference} ({interval}), {verdict}."
 
 
 @note
@@ -118,8 +138,8 @@ def few_interactions(analysis: Analysis) -> Iterator[Sentence]:
             text = INTERACTION.format(
                 name=contrast.name,
                 difference=contrast.difference_text,
-                interval=leveled(contrast.judgement.interval, contrast),
-                direction=contrast.direction_name,
+                interval=interval_text(contrast) or "no interval",
+                verdict=contrast.verdict,
             )
             yield Sentence(text)
 
@@ -131,8 +151,6 @@ LATE_MARGIN = (
     "The margin, the smallest difference that matters, is {margin} {metric}; it was set after results existed, on "
     "{date}."
 )
-HOLM = " Holm's correction sets the levels of the intervals."
-
 
 @note
 def stated_margin(analysis: Analysis) -> Iterator[Sentence]:
@@ -147,6 +165,4 @@ def stated_margin(analysis: Analysis) -> Iterator[Sentence]:
         metric=readable(metric),
         date=margin.since[:10],
     )
-    if any(contrast.size for contrast in analysis.main_contrasts):
-        text += HOLM
     yield Sentence(text)

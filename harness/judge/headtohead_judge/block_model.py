@@ -1,10 +1,13 @@
 """The block model of a study: scores are the sum of a variant, a seed and a residual.
 
-The variance of a contrast is moderated: it is a weighted mean of the variance of its own paired differences and of the
-residual variance of all variants (G. K. Smyth, Linear models and empirical Bayes methods for assessing differential
-expression in microarray experiments, Statistical Applications in Genetics and Molecular Biology 3, 2004; implemented
-as ``squeezeVar`` in limma). The weight of the residual variance, in degrees of freedom, is estimated from how much the
-variants' variances differ. Variants with a significantly larger variance have no part in it.
+The variance of a contrast is moderated: it is a weighted mean of the variance of its own paired differences and of a
+common variance (G. K. Smyth, Linear models and empirical Bayes methods for assessing differential expression in
+microarray experiments, Statistical Applications in Genetics and Molecular Biology 3, 2004; implemented as
+``squeezeVar`` in limma). The common variance is the larger of two: the residual variance of all variants, and the mean
+over the contrasts of a family of the variance of their own differences, per squared weight. The second one is larger if
+the effect of a seed is not the same for all variants. The weight of the common variance, in degrees of freedom, is
+estimated from how much the variants' variances differ. Variants with a significantly larger variance have no part in
+it.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import digamma, fdtrc, polygamma
 
-from headtohead_judge.paired_tests import Difference, t_test_p
+from headtohead_judge.paired_tests import Difference
 
 Name = TypeVar("Name", bound=Hashable)
 
@@ -31,20 +34,53 @@ GATE = 0.07
 
 @dataclass(frozen=True)
 class BlockModel:
-    """The residual variance of all variants.
+    """The common variance of all variants.
 
     Attributes:
-        variance: Mean square of the residuals, the variance of a score that neither variant nor seed explains.
-        degrees: Degrees of freedom of ``variance``, (variants - 1) (seeds - 1) of one data set.
-        prior: Degrees of freedom that ``variance`` has in the variance of a contrast, 0 to `MAX_PRIOR_DEGREES`.
+        residual_variance: Mean square of the residuals, the variance of a score that neither variant nor seed explains.
+        degrees: Degrees of freedom of ``residual_variance``, (variants - 1) (seeds - 1) of one data set.
+        prior: Degrees of freedom that the common variance has in the variance of a contrast, 0 to `MAX_PRIOR_DEGREES`.
+        contrast_variance: Mean over the contrasts of a family of the variance of their own differences of a seed,
+            divided by their squared weight; 0 without contrasts.
     """
 
-    variance: float
+    residual_variance: float
     degrees: float
     prior: float
+    contrast_variance: float = 0.0
+
+    @property
+    def variance(self) -> float:
+        """The common variance: the larger of the variances of residuals and contrasts."""
+        return max(self.residual_variance, self.contrast_variance)
+
+    @property
+    def ratio(self) -> float:
+        """The variance of contrasts divided by that of residuals.
+
+        It is 1 on average if a seed has the same effect on all variants. NaN without a residual variance.
+        """
+        if not self.residual_variance:
+            return math.nan
+        return self.contrast_variance / self.residual_variance
+
+    def with_contrasts(self, contrasts: Sequence[tuple[Difference, float]]) -> BlockModel:
+        """Return the model with the `contrast_variance` of a family.
+
+        Args:
+            contrasts: The differences with their own variances, and the sums of their squared weights; differences
+                that do not vary over seeds have no part in the mean.
+        """
+        variances = []
+        for difference, weight in contrasts:
+            if difference.kind == "varied":
+                variances.append(difference.n * difference.sources[0].variance / weight)
+        if not variances:
+            return self
+        return replace(self, contrast_variance=sum(variances) / len(variances))
 
     def moderated(self, difference: Difference, weight: float) -> Difference:
-        """Return a difference with the moderated variance in its standard error and p-value.
+        """Return a difference with the moderated variance of its mean over seeds.
 
         Args:
             difference: The difference with its own variance; it is returned as it is if its seeds do not vary.
@@ -56,12 +92,10 @@ class BlockModel:
         own_degrees = seeds - 1
         total_degrees = self.prior + own_degrees
         common_squares = self.prior * weight * self.variance
-        own_squares = own_degrees * seeds * difference.error**2
+        own_squares = own_degrees * seeds * difference.sources[0].variance
         variance = (common_squares + own_squares) / total_degrees
-        error = math.sqrt(variance / seeds)
         degrees = max(own_degrees, min(total_degrees, self.degrees))
-        p = t_test_p(difference.mean, error, degrees)
-        return replace(difference, error=error, degrees=degrees, p=p)
+        return difference.with_seed_variance(variance / seeds, degrees)
 
 
 def block_model(scores: ArrayLike) -> BlockModel | None:
@@ -112,8 +146,8 @@ def pooled(scores: Mapping[Name, Sequence[float]]) -> tuple[BlockModel | None, d
 def combined(parts: Sequence[tuple[float, BlockModel | None]]) -> BlockModel | None:
     """Return the block model of a difference over independent data sets, with its weights in each; None without one.
 
-    The variance is the weighted mean, its degrees of freedom are those of Satterthwaite (1946), and the prior degrees
-    are those of the data set with the fewest.
+    The residual variance is the weighted mean, its degrees of freedom are those of Satterthwaite (1946), and the prior
+    degrees are those of the data set with the fewest.
 
     Args:
         parts: The sum of the squared weights of the scores of each data set in the difference, with its block model.
@@ -127,16 +161,15 @@ def combined(parts: Sequence[tuple[float, BlockModel | None]]) -> BlockModel | N
     squares = 0.0
     weights = 0.0
     for weight, model in models:
-        variance = weight * model.variance
+        variance = weight * model.residual_variance
         total += variance
         squares += variance**2 / model.degrees
         weights += weight
     degrees = sum(model.degrees for _, model in models)
     if squares:
         degrees = total**2 / squares
-    return BlockModel(
-        variance=total / weights, degrees=degrees, prior=min(model.prior for _, model in models)
-    )
+    prior = min(model.prior for _, model in models)
+    return BlockModel(residual_variance=total / weights, degrees=degrees, prior=prior)
 
 
 def larger_deviations(scores: ArrayLike) -> list[float]:

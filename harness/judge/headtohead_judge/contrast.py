@@ -11,7 +11,7 @@ A verdict is a separate step: `verdicts.judge` takes the differences of a family
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headtohead_judge.block_model import BlockModel, combined, pooled
-from headtohead_judge.paired_tests import Difference, paired_differences
+from headtohead_judge.examples import Examples, source_of_examples
+from headtohead_judge.paired_tests import SELECTION, Difference, Source, paired_differences
 
 Floats = NDArray[np.float64]
 
@@ -190,13 +191,23 @@ class Estimate:
 
     Attributes:
         by_seed: The value of the contrast in each seed.
-        difference: The mean over seeds with its standard error, degrees of freedom and tests.
+        difference: The mean over seeds with its sources of variance.
         settings: The difference of each setting; empty for a single setting.
+        model: The block model whose variance moderates that of the contrast; None if the variance is that of its own
+            values.
     """
 
     by_seed: Mapping[int, float]
     difference: Difference
     settings: tuple[Difference, ...]
+    model: BlockModel | None = None
+
+
+class Selection(NamedTuple):
+    """The variance that the choice of a tuned value adds to the mean of a side, with its degrees of freedom."""
+
+    variance: float
+    degrees: float
 
 
 @dataclass(frozen=True)
@@ -207,10 +218,15 @@ class ScoreTable:
         scores: The scores by side and seed.
         blocks: Sides that share the effect of a seed, such as the variants of one data set. The variances of contrasts
             are moderated within them. A contrast with a side outside the blocks keeps the variance of its own values.
+        examples: The values by test example, of each test set. A contrast whose sides have values in all its seeds has
+            the examples as a source of variance.
+        selection: The variance of the choice of a tuned value, of the sides with one.
     """
 
     scores: SideScores
     blocks: tuple[Collection[Side], ...] = ()
+    examples: tuple[Examples[Side], ...] = ()
+    selection: Mapping[Side, Selection] = field(default_factory=dict)
 
     @cached_property
     def pooled_blocks(self) -> list[tuple[BlockModel | None, dict[Side, float]]]:
@@ -231,54 +247,144 @@ class ScoreTable:
             found.append(pooled(rows))
         return found
 
-    def block_model(self, contrast: Contrast) -> BlockModel | None:
-        """Return the block model of a contrast; None without one for all its sides, or if one has a larger variance."""
+    def block_model(self, contrast: Contrast) -> tuple[tuple[int, ...], BlockModel | None]:
+        """Return the numbers of the blocks of a contrast, and their block model.
+
+        It is None if a side is in no block or has a larger variance.
+        """
         weights = contrast.weights
         outside = set(weights)
         parts = []
-        for block, (model, larger) in zip(self.blocks, self.pooled_blocks, strict=True):
+        numbers = []
+        for number, block in enumerate(self.blocks):
             inside = outside.intersection(block)
             if not inside:
                 continue
+            model, larger = self.pooled_blocks[number]
             if inside.intersection(larger):
-                return None
+                return (), None
             squared_weight = sum(weights[side] ** 2 for side in inside)
             parts.append((squared_weight, model))
+            numbers.append(number)
             outside -= inside
-        return None if outside else combined(parts)
+        if outside:
+            return (), None
+        return tuple(numbers), combined(parts)
 
-    def estimate(self, contrast: Contrast) -> Estimate:
-        """Return the estimate of a contrast, with the variance of its block model in the standard errors."""
-        seeds, values = contrast.values(self.scores)
-        largest_score = 0.0
+    def estimates(self, contrasts: Sequence[Contrast]) -> list[Estimate]:
+        """Return the estimates of the contrasts of a family; see `estimate_family`."""
+        values = [contrast.values(self.scores) for contrast in contrasts]
+        rows = [_Row(seeds, by_setting.mean(axis=0)) for seeds, by_setting in values]
+        differences, models = self._differences(contrasts, rows)
+        estimates = []
+        for index, contrast in enumerate(contrasts):
+            seeds, by_setting = values[index]
+            settings: list[Difference] = []
+            if len(contrast.settings) > 1:
+                rows_of_settings = [_Row(seeds, row) for row in by_setting]
+                settings, _ = self._differences(contrast.single_settings(), rows_of_settings)
+            by_seed = dict(zip(seeds, rows[index].values.tolist(), strict=True))
+            estimates.append(Estimate(by_seed, differences[index], tuple(settings), models[index]))
+        return estimates
+
+    def _differences(
+        self, contrasts: Sequence[Contrast], rows: Sequence[_Row]
+    ) -> tuple[list[Difference], list[BlockModel | None]]:
+        """Return the differences of a family with all sources of variance, and their block models.
+
+        The common variance of contrasts is that of those in the same blocks.
+        """
+        own = []
+        models = []
+        members: dict[tuple[int, ...], list[tuple[Difference, float]]] = {}
+        for contrast, row in zip(contrasts, rows, strict=True):
+            difference = paired_differences(row.values, scale=self._largest_score(contrast))
+            own.append(difference)
+            blocks, model = self.block_model(contrast)
+            models.append((blocks, model))
+            if model is not None:
+                members.setdefault(blocks, []).append((difference, contrast.squared_weight))
+        differences = []
+        family_models = []
+        for contrast, row, difference, (blocks, model) in zip(
+            contrasts, rows, own, models, strict=True
+        ):
+            family_model = None
+            if model is not None:
+                family_model = model.with_contrasts(members[blocks])
+                difference = family_model.moderated(difference, contrast.squared_weight)
+            for source in self._further_sources(contrast, row.seeds):
+                difference = difference.with_source(source)
+            differences.append(difference)
+            family_models.append(family_model)
+        return differences, family_models
+
+    def _largest_score(self, contrast: Contrast) -> float:
+        """Return the size of the largest score of the sides of a contrast."""
+        largest = 0.0
         for side in contrast.sides:
             sizes = np.abs([*self.scores[side].values()])
-            largest_score = max(largest_score, float(np.nanmax(sizes)))
-        mean = values.mean(axis=0)
-        settings = []
-        if len(contrast.settings) > 1:
-            for by_seed, setting in zip(values, contrast.single_settings(), strict=True):
-                settings.append(self._difference(setting, by_seed, largest_score))
-        return Estimate(
-            by_seed=dict(zip(seeds, mean.tolist(), strict=True)),
-            difference=self._difference(contrast, mean, largest_score),
-            settings=tuple(settings),
-        )
+            largest = max(largest, float(np.nanmax(sizes)))
+        return largest
 
-    def _difference(self, contrast: Contrast, by_seed: Floats, largest_score: float) -> Difference:
-        """Return the tested mean of the values of a contrast by seed."""
-        difference = paired_differences(by_seed, scale=largest_score)
-        model = self.block_model(contrast)
-        if model is None:
-            return difference
-        return model.moderated(difference, contrast.squared_weight)
+    def _further_sources(self, contrast: Contrast, seeds: list[int]) -> list[Source]:
+        """Return the sources of variance of a contrast beside the seeds: test examples, and the choice of a value."""
+        if len(seeds) < 2:
+            return []
+        sources = self._sources_of_examples(contrast, seeds)
+        selection = self._source_of_selection(contrast)
+        if selection is not None:
+            sources.append(selection)
+        return sources
+
+    def _sources_of_examples(self, contrast: Contrast, seeds: list[int]) -> list[Source]:
+        """Return the variance over test examples, for each test set; nothing if a side has no values in a seed."""
+        sources = []
+        rest = contrast.weights
+        for examples in self.examples:
+            weights = {side: weight for side, weight in rest.items() if side in examples.values}
+            if not weights:
+                continue
+            if not examples.has(weights, seeds):
+                return []
+            sources.append(source_of_examples(examples.by_group(weights, seeds)))
+            rest = {side: weight for side, weight in rest.items() if side not in weights}
+        return [] if rest else sources
+
+    def _source_of_selection(self, contrast: Contrast) -> Source | None:
+        """Return the variance of the choices of tuned values, with the degrees of Satterthwaite (1946).
+
+        None if no side has a chosen value.
+        """
+        total = 0.0
+        squares = 0.0
+        for side, weight in contrast.weights.items():
+            if side in self.selection:
+                variance, degrees = self.selection[side]
+                part = weight**2 * variance
+                total += part
+                squares += part**2 / degrees
+        if not any(side in self.selection for side in contrast.weights):
+            return None
+        degrees = total**2 / squares if squares else 1.0
+        return Source(SELECTION, total, degrees)
+
+
+class _Row(NamedTuple):
+    """The value of a contrast or a setting in each of its seeds."""
+
+    seeds: list[int]
+    values: Floats
 
 
 def estimate_family(contrasts: Sequence[Contrast], table: ScoreTable) -> list[Estimate]:
     """Return the estimate of each contrast of a family.
 
+    The variance over seeds is moderated towards the common variance of the family (`BlockModel`). The settings of a
+    contrast are a family of their own.
+
     Args:
         contrasts: Contrasts with at least one seed in which all their sides have a score.
         table: The scores of their sides, and of all variants that share the effects of the seeds with them.
     """
-    return [table.estimate(contrast) for contrast in contrasts]
+    return table.estimates(contrasts)

@@ -26,9 +26,9 @@ from headtohead_judge.paired_tests import (
     Interval,
     Summary,
     few_seeds,
-    seeds_needed,
     summarise,
 )
+from headtohead_judge.power import seeds_needed
 from headtohead_judge.table import Columns, end_warnings, read_runs
 from headtohead_judge.unpaired import unpaired
 from headtohead_judge.verdicts import BETTER, UNTESTED, Judgement

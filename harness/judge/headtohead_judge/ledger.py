@@ -19,7 +19,8 @@ from headtohead_judge.copies import is_same_variant, spread
 from headtohead_judge.decision import Decision
 from headtohead_judge.errors import HeadToHeadError
 from headtohead_judge.judging import Judged
-from headtohead_judge.paired_tests import Difference, paired, seeds_needed
+from headtohead_judge.paired_tests import Difference, paired
+from headtohead_judge.power import seeds_needed
 
 MAX_PRIOR_DEGREES = 40.0
 """Largest weight of the variance of earlier decisions; with 20 % of the changes at three times the standard deviation,

@@ -24,7 +24,8 @@ from headtohead.storage.contrasts import BALANCED, ContrastRecord
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import counted, decimals_of, higher_is_better, readable, show
 from headtohead_judge.contrast import Contrast, Estimate, Setting, Side, estimate_family, with_sign
-from headtohead_judge.paired_tests import Difference
+from headtohead_judge.looks import Looks
+from headtohead_judge.paired_tests import Difference, level_of_each, paired_differences
 from headtohead_judge.verdicts import (
     BY_LESS,
     DETECTED,
@@ -36,6 +37,7 @@ from headtohead_judge.verdicts import (
     Direction,
     Judgement,
     Size,
+    is_tested,
     judge,
 )
 
@@ -77,6 +79,9 @@ class ContrastResult:
         num_excluded: Number of settings that are the same by construction and do not enter the average.
         estimate: The difference, also by seed and by setting; None without a test.
         judgement: The verdict.
+        paired_judgement: The verdict of the paired t-test, whose interval has the variance of the contrast's own values
+            over seeds, corrected alike.
+        level: 1 minus the confidence of the interval of ``judgement``; NaN without a test.
         untested: Why there is no test; empty with a test.
         notes: Notes on the verdict.
         setting_judgements: The verdict of each setting of an average; the settings are a family of their own.
@@ -90,6 +95,8 @@ class ContrastResult:
     num_excluded: int = 0
     estimate: Estimate | None = None
     judgement: Judgement = UNTESTED
+    paired_judgement: Judgement = UNTESTED
+    level: float = math.nan
     untested: str = ""
     notes: tuple[str, ...] = ()
     setting_judgements: tuple[Judgement, ...] = ()
@@ -160,6 +167,11 @@ class ContrastResult:
     def paired(self) -> Difference | None:
         """The mean difference over seeds with its tests; None without a test."""
         return self.estimate.difference if self.estimate else None
+
+    @property
+    def source_names(self) -> list[str]:
+        """The names of the sources of variance in the interval, the training seeds first; empty without a test."""
+        return [source.name for source in self.paired.sources] if self.paired else []
 
     @property
     def by_seed(self) -> Mapping[int, float]:
@@ -314,6 +326,22 @@ class Families(NamedTuple):
     declared: Family
     added: Family
     taken: Family
+
+    def tested(self, family: str) -> int:
+        """Return the number of differences of a family that have an interval."""
+        return self[FAMILIES.index(family)].tested
+
+    def variance_ratio(self, family: str) -> float:
+        """Return the mean variance of the contrasts of a family per squared weight, divided by the residual variance.
+
+        Of several models, for example of several metrics, the ratio that is furthest above 1; NaN without a model.
+        """
+        ratios = []
+        for contrast in self[FAMILIES.index(family)].contrasts:
+            model = contrast.estimate.model if contrast.estimate else None
+            if model is not None and math.isfinite(model.ratio):
+                ratios.append(model.ratio)
+        return max(ratios, default=math.nan)
 
 
 def families(scores: Scores) -> Families:
@@ -494,26 +522,23 @@ def _with_estimate(scores: Scores, result: ContrastResult, estimate: Estimate) -
 
 
 def _judged_family(scores: Scores, family: Sequence[ContrastResult]) -> Family:
-    """Judge contrasts as a family; contrasts of the same difference are a single test with a single verdict.
+    """Judge contrasts as a family; contrasts of the same difference are counted once and have a single verdict.
 
-    A contrast without a test is returned unchanged and not counted. The margin of a test is that of its metric, if the
-    mean of the references leaves room for it.
+    A contrast without a test is returned unchanged and not counted. The margin of a contrast is that of its metric, if
+    the mean of the references leaves room for it.
     """
     first_of: dict[object, ContrastResult] = {}
     for result in family:
         if result.paired is not None:
             first_of.setdefault(result.trained.key, result)
-    differences = []
-    margins = []
-    better = []
-    for result in first_of.values():
-        differences.append(result.paired)
-        margins.append(scores.margin(result.metric, result.references))
-        better.append(result.higher_is_better)
-    judgements = judge(
-        differences, margin=margins, higher_is_better=better, looks=scores.frames.looks
-    )
+    differences = [result.paired for result in first_of.values()]
+    judgements = _judgements(scores, [*first_of.values()], differences)
+    own_differences = [_with_own_variance(result) for result in first_of.values()]
+    paired_judgements = _judgements(scores, [*first_of.values()], own_differences)
     judgement_of = dict(zip(first_of, judgements, strict=True))
+    paired_judgement_of = dict(zip(first_of, paired_judgements, strict=True))
+    tested = sum(map(is_tested, differences))
+    looks = scores.frames.looks or Looks.single()
     judged = []
     for result in family:
         if result.paired is None:
@@ -521,25 +546,48 @@ def _judged_family(scores: Scores, family: Sequence[ContrastResult]) -> Family:
             continue
         key = result.trained.key
         first = first_of[key]
-        notes = list(result.notes)
-        if result.num_excluded:
-            total = result.num_excluded + len(result.contrast.settings)
-            notes.append(f"{result.num_excluded} of {total} settings {SAME}, excluded")
-        if result.paired.kind in NOTES:
-            notes.append(NOTES[result.paired.kind])
-        if first is not result:
-            notes.append(f"the same runs as {first.name}, counted once")
+        sign = result.trained.sign * first.trained.sign
         margin = scores.frames.record.margins.get(result.metric)
         judged.append(
             replace(
                 result,
-                judgement=judgement_of[key].signed(result.trained.sign * first.trained.sign),
-                notes=tuple(notes),
+                judgement=judgement_of[key].signed(sign),
+                paired_judgement=paired_judgement_of[key].signed(sign),
+                level=looks.level(level_of_each(tested)),
+                notes=_notes(result, first),
                 late_margin=margin is not None and margin.late,
             )
         )
-    num_tested = sum(not math.isnan(paired.p) for paired in differences if paired)
-    return Family(tuple(judged), num_tested)
+    return Family(tuple(judged), tested)
+
+
+def _judgements(
+    scores: Scores, contrasts: Sequence[ContrastResult], differences: Sequence[Difference | None]
+) -> list[Judgement]:
+    """Return the judgements of contrasts by these differences, as a family."""
+    margins = [scores.margin(contrast.metric, contrast.references) for contrast in contrasts]
+    better = [contrast.higher_is_better for contrast in contrasts]
+    return judge(differences, margin=margins, higher_is_better=better, looks=scores.frames.looks)
+
+
+def _with_own_variance(result: ContrastResult) -> Difference | None:
+    """Return the difference of a contrast with the variance of its own values over seeds, as in a paired t-test."""
+    if result.paired is None or result.paired.kind != "varied":
+        return result.paired
+    return paired_differences([*result.by_seed.values()])
+
+
+def _notes(result: ContrastResult, first: ContrastResult) -> tuple[str, ...]:
+    """Return the notes on a contrast with a test; ``first`` is the first contrast of the same difference."""
+    notes = list(result.notes)
+    if result.num_excluded:
+        total = result.num_excluded + len(result.contrast.settings)
+        notes.append(f"{result.num_excluded} of {total} settings {SAME}, excluded")
+    if result.paired is not None and result.paired.kind in NOTES:
+        notes.append(NOTES[result.paired.kind])
+    if first is not result:
+        notes.append(f"the same runs as {first.name}, counted once")
+    return tuple(notes)
 
 
 def _with_first_verdicts(family: Family, first_of: Mapping[object, ContrastResult]) -> Family:
@@ -554,9 +602,19 @@ def _with_first_verdicts(family: Family, first_of: Mapping[object, ContrastResul
             results.append(result)
             continue
         first = first_of[result.trained.key]
-        judgement = first.judgement.signed(first.trained.sign * result.trained.sign)
+        sign = first.trained.sign * result.trained.sign
+        judgement = first.judgement.signed(sign)
         notes = result.notes
         if result.paired.kind == "constant" and judgement.direction == NO_VERDICT:
             notes = (*notes, "there are too few seeds for a verdict")
-        results.append(replace(result, judgement=judgement, notes=notes, judged_as=first.family))
+        results.append(
+            replace(
+                result,
+                judgement=judgement,
+                paired_judgement=first.paired_judgement.signed(sign),
+                level=first.level,
+                notes=notes,
+                judged_as=first.family,
+            )
+        )
     return replace(family, contrasts=tuple(results))

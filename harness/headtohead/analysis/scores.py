@@ -12,13 +12,18 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import binomtest, fisher_exact
 
+from headtohead.analysis.example_values import (
+    ExampleValues,
+    example_values,
+    of_test_sentences,
+)
 from headtohead.config.entries import label_options
 from headtohead.planning.variants import comparison_group
-from headtohead.schema.metric import UNPADDED, Metric, leaf
+from headtohead.schema.metric import leaf
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage import states
 from headtohead.storage.frames import Frames
-from headtohead.storage.metrics import find, higher_is_better, is_loss, span, stored, unpadded
+from headtohead.storage.metrics import higher_is_better, is_loss, span, stored, unpadded
 from headtohead_judge.collapse import collapsed
 from headtohead_judge.contrast import ScoreTable, Side, shared_seeds
 from headtohead_judge.paired_tests import CONFIDENCE, Interval, Summary, summarise
@@ -72,8 +77,9 @@ class Scores:
     def table(self, sides: Iterable[Side]) -> ScoreTable:
         """Return the scores with which a contrast of trained variants is estimated; collapsed runs do not count.
 
-        They include those of all variants in the same metric and for the same source lengths. The variants of a data
-        set are a block. A contrast of several metrics or lengths has no blocks.
+        They include those of all variants in the same metric and for the same source lengths, and the values of the
+        test examples where there are any. The variants of a data set are a block. A contrast of several metrics or
+        lengths has no blocks and no examples.
         """
         kinds = {(side.metric, side.lengths) for side in sides}
         if len(kinds) == 1:
@@ -94,7 +100,21 @@ class Scores:
             blocks.append(block)
             for side in block:
                 scores[side] = self._with_collapsed(side)
-        return ScoreTable(scores, tuple(blocks))
+        test_sets = () if lengths else self.example_values(metric).test_sets
+        return ScoreTable(scores, tuple(blocks), examples=test_sets)
+
+    @cached_property
+    def example_values(self) -> Callable[[str], ExampleValues]:
+        """Return the values of single test examples in a metric, of all trained variants, or why there are none."""
+        return cache(self._read_example_values)
+
+    def _read_example_values(self, metric: str) -> ExampleValues:
+        scores = {}
+        for slug in dict.fromkeys(map(self.frames.trained, self.frames.by_slug)):
+            by_seed = self.frames.scores(slug, metric)
+            if by_seed:
+                scores[slug] = by_seed
+        return example_values(self.frames, metric, scores)
 
     def _with_collapsed(self, side: Side) -> dict[int, float]:
         """Return the scores of a side by seed, NaN for collapsed runs."""
@@ -495,10 +515,3 @@ def pooled_scores(
             totals = np.array(counts).sum(axis=0)
             scores[int(seed)] = known.pool(totals.tolist())
     return scores
-
-
-def of_test_sentences(metric: str) -> Metric | None:
-    """Return a metric of the padded test sentences; None for other data, no padding, or an unknown metric."""
-    if not metric.startswith("test/") or metric.endswith(UNPADDED):
-        return None
-    return find(metric)

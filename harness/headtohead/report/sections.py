@@ -24,6 +24,7 @@ from headtohead.report.data import (
 from headtohead.report.figures.rows import forest_rows
 from headtohead.report.section import Section
 from headtohead.report.setup import (
+    other_tests_section,
     reproduction_section,
     runs_section,
     setup_section,
@@ -39,12 +40,10 @@ from headtohead.report.variants import (
 )
 
 POINTS = (
-    "Every point is a seed; the bar is the interval of the direction. "
-    "Grey bars contain 0: no difference is detected."
+    "Every point is a seed; the bar is the interval. Grey bars contain 0."
 )
 AVERAGED_POINTS = (
-    "Every point is a seed, averaged over the settings of the other axes; the bar is the interval of the direction. "
-    "Grey bars contain 0: no difference is detected."
+    "Every point is a seed, averaged over the settings of the other axes; the bar is the interval. Grey bars contain 0."
 )
 TRIANGLES = " Triangles: seeds outside the range of the magnified panel."
 LARGEST = " The {rows} largest differences."
@@ -134,6 +133,7 @@ SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
     setup_section,
     data_section,
     statistics_section,
+    other_tests_section,
     reproduction_section,
 )
 

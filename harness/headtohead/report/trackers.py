@@ -71,10 +71,12 @@ def _contrast(report: Report, contrast: ContrastResult) -> AnsweredContrast:
     return AnsweredContrast(
         label=contrast_name(report.analysis, contrast),
         left=left,
-        direction=contrast.direction_name,
+        direction=contrast.direction,
+        verdict=contrast.verdict,
         difference=_finite(contrast.paired.mean if contrast.paired else None),
         interval=(interval.low, interval.high) if interval and has_interval else None,
-        holm_p=_finite(contrast.judgement.holm_p),
+        adjusted_p=_finite(contrast.judgement.adjusted_p),
+        seeds=len(contrast.seeds),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 
 from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.scores import loss_mismatch
+from headtohead.analysis.wording import interval_caption
 from headtohead.config.labels import listed
 from headtohead.planning.variants import DATA_AXIS, SIZE_AXIS
 from headtohead.report.content import Report
@@ -311,7 +312,10 @@ def verdict_cell(report: Report, slug: str, contrast: ContrastResult | None) -> 
         return "baseline"
     if contrast is None or slug in report.analysis.judged_on:
         return "–"
-    return "\n".join(verdict_lines(contrast))
+    lines = verdict_lines(contrast)
+    if contrast.notes:
+        lines.append("; ".join(contrast.notes))
+    return "\n".join(lines)
 
 
 def variant_note(report: Report, slug: str) -> str:

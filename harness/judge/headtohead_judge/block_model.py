@@ -13,8 +13,8 @@ it.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -40,8 +40,7 @@ class BlockModel:
         residual_variance: Mean square of the residuals, the variance of a score that neither variant nor seed explains.
         degrees: Degrees of freedom of ``residual_variance``, (variants - 1) (seeds - 1) of one data set.
         prior: Degrees of freedom that the common variance has in the variance of a contrast, 0 to `MAX_PRIOR_DEGREES`.
-        contrast_variance: Mean over the contrasts of a family of the variance of their own differences of a seed,
-            divided by their squared weight; 0 without contrasts.
+        contrast_variance: That of the contrasts of a family, as the function of this name returns it.
     """
 
     residual_variance: float
@@ -64,21 +63,6 @@ class BlockModel:
             return math.nan
         return self.contrast_variance / self.residual_variance
 
-    def with_contrasts(self, contrasts: Sequence[tuple[Difference, float]]) -> BlockModel:
-        """Return the model with the `contrast_variance` of a family.
-
-        Args:
-            contrasts: The differences with their own variances, and the sums of their squared weights; differences
-                that do not vary over seeds have no part in the mean.
-        """
-        variances = []
-        for difference, weight in contrasts:
-            if difference.kind == "varied":
-                variances.append(difference.n * difference.sources[0].variance / weight)
-        if not variances:
-            return self
-        return replace(self, contrast_variance=sum(variances) / len(variances))
-
     def moderated(self, difference: Difference, weight: float) -> Difference:
         """Return a difference with the moderated variance of its mean over seeds.
 
@@ -96,6 +80,20 @@ class BlockModel:
         variance = (common_squares + own_squares) / total_degrees
         degrees = max(own_degrees, min(total_degrees, self.degrees))
         return difference.with_seed_variance(variance / seeds, degrees)
+
+
+def contrast_variance(contrasts: Iterable[tuple[Difference, float]]) -> float:
+    """Return the mean of the variances of differences of a seed, divided by their squared weights.
+
+    Args:
+        contrasts: The differences with their own variances, and the sums of their squared weights. Differences that
+            do not vary over seeds have no part in the mean; it is 0 if none does.
+    """
+    variances = []
+    for difference, weight in contrasts:
+        if difference.kind == "varied":
+            variances.append(difference.n * difference.sources[0].variance / weight)
+    return sum(variances) / len(variances) if variances else 0.0
 
 
 def block_model(scores: ArrayLike) -> BlockModel | None:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headtohead_judge.block_model import BlockModel, combined, pooled
+from headtohead_judge.block_model import BlockModel, combined, contrast_variance, pooled
 from headtohead_judge.examples import Examples, source_of_examples
 from headtohead_judge.paired_tests import SELECTION, Difference, Source, paired_differences
 
@@ -80,23 +80,18 @@ class Contrast:
         return list(dict.fromkeys(metric for metric, _ in self.score_kinds))
 
     @cached_property
-    def _sums(self) -> dict[Side, float]:
-        """The sum of the weights of each side over the settings, without sides whose weights cancel."""
+    def weights(self) -> Mapping[Side, float]:
+        """The weight of each side in the mean over settings; empty if the contrast is always 0."""
         sums: dict[Side, float] = {}
         for setting in self.settings:
             for side, weight in setting.items():
                 sums[side] = sums.get(side, 0.0) + weight
-        return {side: weight for side, weight in sums.items() if weight}
-
-    @property
-    def weights(self) -> dict[Side, float]:
-        """The weight of each side in the mean over settings; empty if the contrast is always 0."""
-        return {side: weight / len(self.settings) for side, weight in self._sums.items()}
+        return {side: weight / len(self.settings) for side, weight in sums.items() if weight}
 
     @property
     def squared_weight(self) -> float:
         """The sum of the squared weights: the variance of the contrast if each score has variance 1."""
-        return sum(weight**2 for weight in self._sums.values()) / len(self.settings) ** 2
+        return sum(weight**2 for weight in self.weights.values())
 
     @property
     def sign(self) -> float:
@@ -247,88 +242,43 @@ class ScoreTable:
             found.append(pooled(rows))
         return found
 
+    @cached_property
+    def _block_of(self) -> dict[Side, int]:
+        """The number of the block of each side that is in one."""
+        block_of = {}
+        for number, block in enumerate(self.blocks):
+            block_of.update(dict.fromkeys(block, number))
+        return block_of
+
     def block_model(self, contrast: Contrast) -> tuple[tuple[int, ...], BlockModel | None]:
         """Return the numbers of the blocks of a contrast, and their block model.
 
-        It is None if a side is in no block or has a larger variance.
+        There are none if a side is in no block or has a larger variance.
         """
-        weights = contrast.weights
-        outside = set(weights)
-        parts = []
-        numbers = []
-        for number, block in enumerate(self.blocks):
-            inside = outside.intersection(block)
-            if not inside:
-                continue
-            model, larger = self.pooled_blocks[number]
-            if inside.intersection(larger):
+        squared_weights: dict[int, float] = {}
+        for side, weight in contrast.weights.items():
+            number = self._block_of.get(side)
+            if number is None or side in self.pooled_blocks[number][1]:
                 return (), None
-            squared_weight = sum(weights[side] ** 2 for side in inside)
-            parts.append((squared_weight, model))
-            numbers.append(number)
-            outside -= inside
-        if outside:
-            return (), None
-        return tuple(numbers), combined(parts)
+            squared_weights[number] = squared_weights.get(number, 0.0) + weight**2
+        blocks = tuple(sorted(squared_weights))
+        parts = [(squared_weights[number], self.pooled_blocks[number][0]) for number in blocks]
+        return blocks, combined(parts)
 
-    def estimates(self, contrasts: Sequence[Contrast]) -> list[Estimate]:
-        """Return the estimates of the contrasts of a family; see `estimate_family`."""
-        values = [contrast.values(self.scores) for contrast in contrasts]
-        rows = [_Row(seeds, by_setting.mean(axis=0)) for seeds, by_setting in values]
-        differences, models = self._differences(contrasts, rows)
-        estimates = []
-        for index, contrast in enumerate(contrasts):
-            seeds, by_setting = values[index]
-            settings: list[Difference] = []
-            if len(contrast.settings) > 1:
-                rows_of_settings = [_Row(seeds, row) for row in by_setting]
-                settings, _ = self._differences(contrast.single_settings(), rows_of_settings)
-            by_seed = dict(zip(seeds, rows[index].values.tolist(), strict=True))
-            estimates.append(Estimate(by_seed, differences[index], tuple(settings), models[index]))
-        return estimates
-
-    def _differences(
-        self, contrasts: Sequence[Contrast], rows: Sequence[_Row]
-    ) -> tuple[list[Difference], list[BlockModel | None]]:
-        """Return the differences of a family with all sources of variance, and their block models.
-
-        The common variance of contrasts is that of those in the same blocks.
-        """
-        own = []
-        models = []
-        members: dict[tuple[int, ...], list[tuple[Difference, float]]] = {}
-        for contrast, row in zip(contrasts, rows, strict=True):
-            difference = paired_differences(row.values, scale=self._largest_score(contrast))
-            own.append(difference)
-            blocks, model = self.block_model(contrast)
-            models.append((blocks, model))
-            if model is not None:
-                members.setdefault(blocks, []).append((difference, contrast.squared_weight))
-        differences = []
-        family_models = []
-        for contrast, row, difference, (blocks, model) in zip(
-            contrasts, rows, own, models, strict=True
-        ):
-            family_model = None
-            if model is not None:
-                family_model = model.with_contrasts(members[blocks])
-                difference = family_model.moderated(difference, contrast.squared_weight)
-            for source in self._further_sources(contrast, row.seeds):
-                difference = difference.with_source(source)
-            differences.append(difference)
-            family_models.append(family_model)
-        return differences, family_models
-
-    def _largest_score(self, contrast: Contrast) -> float:
-        """Return the size of the largest score of the sides of a contrast."""
+    def largest_score(self, contrast: Contrast) -> float:
+        """Return the size of the largest score of the sides of a contrast, in any seed."""
         largest = 0.0
         for side in contrast.sides:
-            sizes = np.abs([*self.scores[side].values()])
-            largest = max(largest, float(np.nanmax(sizes)))
+            for score in self.scores[side].values():
+                if abs(score) > largest:  # never for NaN
+                    largest = abs(score)
         return largest
 
-    def _further_sources(self, contrast: Contrast, seeds: list[int]) -> list[Source]:
-        """Return the sources of variance of a contrast beside the seeds: test examples, and the choice of a value."""
+    def further_sources(self, contrast: Contrast, seeds: list[int]) -> list[Source]:
+        """Return the sources of variance of a contrast beside the seeds: test examples, and the choice of a value.
+
+        Nothing with fewer than two seeds.
+        """
         if len(seeds) < 2:
             return []
         sources = self._sources_of_examples(contrast, seeds)
@@ -370,11 +320,12 @@ class ScoreTable:
         return Source(SELECTION, total, degrees)
 
 
-class _Row(NamedTuple):
-    """The value of a contrast or a setting in each of its seeds."""
+class _Values(NamedTuple):
+    """A contrast or a setting, with its value in each of its seeds."""
 
+    contrast: Contrast
     seeds: list[int]
-    values: Floats
+    by_seed: Floats
 
 
 def estimate_family(contrasts: Sequence[Contrast], table: ScoreTable) -> list[Estimate]:
@@ -387,4 +338,49 @@ def estimate_family(contrasts: Sequence[Contrast], table: ScoreTable) -> list[Es
         contrasts: Contrasts with at least one seed in which all their sides have a score.
         table: The scores of their sides, and of all variants that share the effects of the seeds with them.
     """
-    return table.estimates(contrasts)
+    averages = []
+    settings = []
+    for contrast in contrasts:
+        seeds, values = contrast.values(table.scores)
+        averages.append(_Values(contrast, seeds, values.mean(axis=0)))
+        rows = []
+        if len(values) > 1:
+            for setting, by_seed in zip(contrast.single_settings(), values, strict=True):
+                rows.append(_Values(setting, seeds, by_seed))
+        settings.append(rows)
+    estimates = []
+    differences = _differences(averages, table)
+    for average, rows, (difference, model) in zip(averages, settings, differences, strict=True):
+        by_seed = dict(zip(average.seeds, average.by_seed.tolist(), strict=True))
+        of_settings = tuple(of_setting for of_setting, _ in _differences(rows, table))
+        estimates.append(Estimate(by_seed, difference, of_settings, model))
+    return estimates
+
+
+def _differences(
+    family: Sequence[_Values], table: ScoreTable
+) -> list[tuple[Difference, BlockModel | None]]:
+    """Return the differences of a family with all sources of variance, and the block models of their variances.
+
+    Contrasts in the same blocks share a common variance, to which contrasts of the same difference contribute once.
+    """
+    own = []
+    members: dict[tuple[int, ...], dict[object, tuple[Difference, float]]] = {}
+    for contrast, _, by_seed in family:
+        difference = paired_differences(by_seed, scale=table.largest_score(contrast))
+        blocks, model = table.block_model(contrast)
+        own.append((difference, blocks, model))
+        members_of_blocks = members.setdefault(blocks, {})
+        members_of_blocks[contrast.key] = (difference, contrast.squared_weight)
+    variances = {}
+    for blocks, members_of_blocks in members.items():
+        variances[blocks] = contrast_variance(members_of_blocks.values())
+    differences = []
+    for (contrast, seeds, _), (difference, blocks, model) in zip(family, own, strict=True):
+        if model is not None:
+            model = replace(model, contrast_variance=variances[blocks])
+            difference = model.moderated(difference, contrast.squared_weight)
+        for source in table.further_sources(contrast, seeds):
+            difference = difference.with_source(source)
+        differences.append((difference, model))
+    return differences

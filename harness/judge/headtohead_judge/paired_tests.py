@@ -24,6 +24,8 @@ CONFIDENCE = 0.95
 ALPHA = 0.05
 MAX_ENUMERATED_SEEDS = 20
 """Largest number of seeds with an exact sign-flip test over all 2^n sign patterns."""
+MAX_LISTED_SEEDS = 12
+"""Largest number of seeds whose sign patterns are kept as a matrix."""
 DRAWS = 100_000
 """Number of random sign patterns, from a fixed seed, for more seeds."""
 MAX_SIGNS = 10_000_000
@@ -230,9 +232,12 @@ def sign_flip_p(differences: ArrayLike) -> float:
         return math.nan
     observed = abs(float(d.sum()))
     threshold = observed - ROUNDING * float(np.abs(d).sum())
+    if threshold <= 0:
+        return 1.0
+    if len(d) <= MAX_LISTED_SEEDS:
+        sums = _half_of_signs(len(d)) @ d  # the other half has the same sizes
+        return float((np.abs(sums) >= threshold).mean())
     if len(d) <= MAX_ENUMERATED_SEEDS:
-        if threshold <= 0:
-            return 1.0
         # Each sum is a sum of one half plus a sum of the other, so sorting one half is enough to count.
         half = len(d) // 2
         left = _signed_sums(d[:half])
@@ -243,6 +248,14 @@ def sign_flip_p(differences: ArrayLike) -> float:
     signs = _random_signs(len(d))
     hits = int((np.abs(signs @ d) >= threshold).sum())
     return (hits + 1) / (len(signs) + 1)
+
+
+@lru_cache(maxsize=MAX_LISTED_SEEDS)
+def _half_of_signs(seeds: int) -> Floats:
+    """Return the sign patterns ``[pattern, seed]`` with a positive first sign."""
+    patterns = np.arange(2 ** (seeds - 1))[:, None]
+    bits = patterns >> np.arange(seeds) & 1
+    return 1.0 - 2.0 * bits[:, ::-1]
 
 
 def _signed_sums(values: Floats) -> Floats:

@@ -115,6 +115,6 @@ def _against_published(interval: Interval, published: float | None) -> str:
 
 
 def _is_above(value: float, threshold: float) -> bool:
-    """Return whether a value exceeds a threshold by more than rounding: the interval of equal differences is a point."""
+    """Return whether a value exceeds a threshold by more than rounding, since an interval can be a point."""
     scale = max(abs(value), abs(threshold))
     return value - threshold > ROUNDING * scale

@@ -13,9 +13,7 @@ from headtohead_judge.best import BestComparison, compare_with_best
 from headtohead_judge.contrast import Side
 from headtohead_judge.verdicts import BETTER
 
-NOT_DECIDED = (
-    "{open} of {others} can still be the best: neither equivalent to the best mean nor worse than another variant"
-)
+NOT_DECIDED = "{open} of {others} can still be the best: neither equivalent to it nor worse than another variant"
 
 
 @dataclass(frozen=True)
@@ -56,9 +54,7 @@ def best_variants(scores: Scores, family: Family) -> BestVariants:
     if frames.baseline not in best:
         directions = {contrast.variant: contrast.direction for contrast in family.contrasts}
         if any(directions.get(slug) != BETTER for slug in best):
-            return BestVariants(
-                reason="the best mean is not shown to be better than the baseline"
-            )
+            return BestVariants(reason="the best mean is not shown to be better than the baseline")
     return BestVariants(frozenset(best))
 
 

@@ -44,7 +44,7 @@ from headtohead_judge.verdicts import (
 NOTES = {
     "single": "one seed: no test",
     "identical": "both sides have the same score in every seed",
-    "constant": "the difference is the same in every seed: the interval is a point, and p is that of the sign-flip test",
+    "constant": "the difference is the same in every seed: the interval is a point, p is that of the sign-flip test",
 }
 """Notes on verdicts that their numbers do not explain, by the kind of the difference."""
 

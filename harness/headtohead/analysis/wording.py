@@ -46,7 +46,9 @@ INTERVALS = "Intervals: simultaneous 95 % over {scope}. Sources of variance: {so
 ONE_INTERVAL = "Interval: 95 %. Sources of variance: {sources}.{seeds_only}"
 SEEDS_ONLY = " Test examples are no source: {reason}."
 SEEDS_ONLY_FOR = " Test examples are no source for {contrasts}: {reason}."
-SEVERAL_SCORES = "contrasts of several metrics or of some source lengths have no values of single examples"
+SEVERAL_SCORES = (
+    "contrasts of several metrics or of some source lengths have no values of single examples"
+)
 MAX_NAMED = 3
 """Maximum number of contrasts that a caption names."""
 

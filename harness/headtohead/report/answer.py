@@ -18,7 +18,7 @@ from headtohead.planning.variants import DATA_AXIS
 from headtohead.storage.metrics import counted, higher_is_better, readable, show, span, with_unit
 from headtohead.storage.states import RESULTS
 from headtohead_judge.paired_tests import Summary
-from headtohead_judge.power import minimum_detectable_effect
+from headtohead_judge.power import detectable_difference
 from headtohead_judge.verdicts import (
     BETTER,
     BY_LESS,
@@ -227,7 +227,11 @@ def _power_sentence(analysis: Analysis) -> list[str]:
     if any(contrast.metric != metric for contrast in contrasts):
         return []
     undecided = [contrast for contrast in contrasts if contrast.direction == NOT_SHOWN]
-    seeds_by_effect = {_detectable(contrast): len(contrast.seeds) for contrast in undecided}
+    seeds_by_effect = {}
+    for contrast in undecided:
+        if contrast.paired is not None:
+            effect = detectable_difference(contrast.paired, contrast.level)
+            seeds_by_effect[effect] = len(contrast.seeds)
     effects = [effect for effect in seeds_by_effect if math.isfinite(effect)]
     if not effects:
         return []
@@ -237,23 +241,6 @@ def _power_sentence(analysis: Analysis) -> list[str]:
     if largest < high - low:
         return [DETECTABLE.format(seeds=seeds, difference=show(largest, metric))]
     return [TOO_FEW_SEEDS.format(seeds=seeds)]
-
-
-def _detectable(contrast: ContrastResult) -> float:
-    """Return the true difference whose interval excludes 0 in 80 % of studies; NaN without an interval.
-
-    The degrees of freedom of several sources of variance are those of Satterthwaite (1946).
-    """
-    paired = contrast.paired
-    if paired is None or not paired.error > 0:
-        return math.nan
-    squares = sum(source.variance**2 / source.degrees for source in paired.sources)
-    return minimum_detectable_effect(
-        paired.error * math.sqrt(paired.n),
-        paired.n,
-        level=contrast.level,
-        degrees=paired.error**4 / squares,
-    )
 
 
 def ranks_pairs(analysis: Analysis) -> bool:
@@ -316,7 +303,7 @@ def _shown_effects(contrast: ContrastResult, by_value: Mapping[str, float]) -> l
 
 
 def _deviating_settings(analysis: Analysis, contrast: ContrastResult, mean: float) -> str:
-    """Return the settings of an average of ``mean`` with the other sign, and those not shown to be within the margin."""
+    """Return the settings of an average of ``mean`` with the other sign, and those not shown within the margin."""
     averaged = str(contrast.axis).split(" and ")
     other_sign, not_shown = list[str](), list[str]()
     for setting in contrast.settings:

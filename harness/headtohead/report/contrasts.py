@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.order_transfer import OrderTransfer, order_transfer
@@ -23,11 +22,9 @@ from headtohead.report.section import (
     table,
 )
 from headtohead.storage.metrics import (
-    counted,
     higher_is_better,
     readable,
     show,
-    show_p,
     stored,
     unpadded,
 )
@@ -63,9 +60,9 @@ EVERY_PAIR = (
     "their cells. Darker is better."
 )
 RANKING = (
-    "The best mean is selected by these scores, so it is likely too high. Each combination is compared with all others, "
-    "with simultaneous 95 % intervals. Worse: an interval shows that another combination is better. The last column is "
-    "how much worse than the best the combination can be; equivalent: less than the margin."
+    "The best mean is selected by these scores, so it is likely too high. Each combination is compared with all "
+    "others, with simultaneous 95 % intervals. Worse: an interval shows that another combination is better. The last "
+    "column is how much worse than the best the combination can be; equivalent: less than the margin."
 )
 TRANSFER = (
     "Pairs of variants with the same order of mean {metric} at two successive sizes (decision accuracy; Magnusson et "
@@ -337,9 +334,7 @@ def uncertainty_section(report: Report) -> Section | None:
         if uncertainty.reason:
             reason = SEEDS_ONLY.format(reason=uncertainty.reason)
         rows = [_parts(analysis, contrast) for contrast in uncertainty.contrasts]
-        parts.append(
-            Section("Variance by source", PARTS.format(reason=reason), frame=table(rows))
-        )
+        parts.append(Section("Variance by source", PARTS.format(reason=reason), frame=table(rows)))
     among = SAME_GROUP if len(analysis.data_sets) > 1 else ""
     return Section(
         "Sources of uncertainty",

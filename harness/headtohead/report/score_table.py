@@ -17,22 +17,20 @@ MEANS = (
     "Mean {metric} ({direction} is better) over seeds {seeds}, with 95 % t-intervals that include the variation of "
     "training seeds."
 )
-DIFFERENCES = (
-    "Differences are from the baseline {baseline}, paired by seed. {intervals} Better and worse: the interval excludes 0."
-)
+DIFFERENCES = "Differences are from the baseline {baseline}. {intervals} Better and worse: the interval excludes 0."
 LOOKS = (
     "Seeds were added: looks were planned at {planned} seeds and taken at {taken}. The intervals and p-values of the "
     "differences are those of all looks together."
 )
 WITHIN = (
-    "Equivalent, or by less than the margin: the interval lies within the margin of {margin}. By more: it excludes every "
-    "smaller difference."
+    "Equivalent, or by less than the margin: the interval lies within the margin of {margin}. By more: it excludes "
+    "every smaller difference."
 )
 LATE_MARGIN = " The margin was set after results existed."
 NO_MARGIN = "Without a margin, no difference shown is not a sign of equality."
 BOLD = (
-    "Bold: the best mean and the variants that are equal or equivalent to it; every other variant is worse than another "
-    "variant (multiple comparisons with the best, simultaneous 95 % intervals)."
+    "Bold: the best mean and the variants that are equal or equivalent to it; every other variant is worse than "
+    "another variant (multiple comparisons with the best, simultaneous 95 % intervals)."
 )
 NO_BOLD = "No score is bold, because {reason}."
 

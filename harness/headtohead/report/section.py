@@ -148,9 +148,7 @@ def score(summary: Summary, metric: str) -> str:
     return with_interval(summary.mean, summary.low, summary.high, metric)
 
 
-JUDGED_AS = (
-    " A difference that is also a {kind} contrast has the interval and the verdict of that contrast."
-)
+JUDGED_AS = " A difference that is also a {kind} contrast has the interval and the verdict of that contrast."
 
 
 def replaced(contrasts: Iterable[ContrastResult]) -> str:

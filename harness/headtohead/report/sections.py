@@ -39,12 +39,8 @@ from headtohead.report.variants import (
     variant_section,
 )
 
-POINTS = (
-    "Every point is a seed; the bar is the interval. Grey bars contain 0."
-)
-AVERAGED_POINTS = (
-    "Every point is a seed, averaged over the settings of the other axes; the bar is the interval. Grey bars contain 0."
-)
+POINTS = "Every point is a seed; the bar is the interval. Grey bars contain 0."
+AVERAGED_POINTS = "Every point is a seed, averaged over the other axes; the bar is the interval. Grey bars contain 0."
 TRIANGLES = " Triangles: seeds outside the range of the magnified panel."
 LARGEST = " The {rows} largest differences."
 OTHER_METRICS = " Contrasts in other metrics are in the table."

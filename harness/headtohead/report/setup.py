@@ -315,13 +315,13 @@ SEVERAL_SEEDS = "Intervals of means are 95 % t-intervals over seeds."
 SINGLE_SEED = "With a single seed there is no interval."
 PAIRED = "Every contrast is paired by seed. Its variance over seeds is that of its own differences."
 MODERATED = (
-    "Every contrast is paired by seed. Its variance over seeds is moderated: a weighted mean of the variance of its own "
-    "differences and of a common variance, the larger of the residual variance of all variants and the mean variance of "
-    "the contrasts of the family."
+    "Every contrast is paired by seed. Its variance over seeds is moderated: a weighted mean of the variance of its "
+    "own differences and of a common variance, the larger of the residual variance of all variants and the mean "
+    "variance of the contrasts of the family."
 )
 RATIO = (
-    "The mean variance of the contrasts is {ratio} times the residual variance ({family}); about 1 is expected if a seed "
-    "has the same effect on all variants."
+    "The mean variance of the contrasts is {ratio} times the residual variance ({family}); about 1 is expected if a "
+    "seed has the same effect on all variants."
 )
 FAMILIES = {
     "variant": "variants against the baseline",
@@ -334,10 +334,10 @@ FAMILIES = {
 """Names of the families of contrasts."""
 
 INTERVAL = (
-    "Each difference has one interval. The k differences of a family ({families}) have intervals at the level 0.95^(1/k) "
-    "each, so that all of them contain the true differences in at least 95 % of studies. Every word is read off the "
-    "interval: better or worse if it excludes 0; no difference shown if it contains 0. p is 1 − (1 − p of the "
-    "difference)^k."
+    "Each difference has one interval. The k differences of a family ({families}) have intervals at the level "
+    "0.95^(1/k) each, so that all of them contain the true differences in at least 95 % of studies. Every word is "
+    "read off the interval: better or worse if it excludes 0; no difference shown if it contains 0. p is 1 − (1 − p "
+    "of the difference)^k."
 )
 MARGIN = (
     "By more than the margin: the interval excludes every smaller difference. By less: it lies within the margin. "
@@ -349,8 +349,8 @@ LOOKS = (
     "distribution of their t-tests (Pocock)."
 )
 ERROR_RATE = (
-    "Error rate of the whole report: {families} families, each with a wrong interval in at most 5 % of studies; any wrong "
-    "interval of the report in at most {percent} %."
+    "Error rate of the whole report: {families} families, each with a wrong interval in at most 5 % of studies; any "
+    "wrong interval of the report in at most {percent} %."
 )
 
 
@@ -394,9 +394,10 @@ def _ratio_lines(analysis: Analysis, tested: Sequence[str]) -> list[str]:
 
 
 OTHER_TESTS = (
-    "No verdict rests on these tests. The paired t-test has the variance of the contrast's own differences over seeds, "
-    "its verdict is corrected like that of the study. The sign-flip test permutes the signs of the differences. Their p "
-    "are not adjusted. The effect is the mean difference divided by its standard deviation, Hedges-corrected."
+    "No verdict rests on these tests. The paired t-test has the variance of the contrast's own differences over "
+    "seeds, its verdict is corrected like that of the study. The sign-flip test permutes the signs of the "
+    "differences. Their p are not adjusted. The effect is the mean difference divided by its standard deviation, "
+    "Hedges-corrected."
 )
 
 

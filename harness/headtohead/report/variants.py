@@ -255,7 +255,9 @@ def padding_section(report: Report) -> Section | None:
         padded = frames.scores(slug, metric)
         if without:
             seeds = sorted(without.keys() & padded.keys())
-            changes[slug] = paired([padded[seed] for seed in seeds], [without[seed] for seed in seeds])
+            changes[slug] = paired(
+                [padded[seed] for seed in seeds], [without[seed] for seed in seeds]
+            )
     rows = []
     for slug, judgement in zip(changes, judge([*changes.values()]), strict=True):
         low, high = math.nan, math.nan

@@ -197,9 +197,10 @@ def draw(report: Report) -> dict[str, Figure]:
 def _table(report: Report) -> str:
     """Return the runs, with the tests of their variant, as CSV in which no text is a formula of a spreadsheet.
 
-    The tests are those of the difference from the baseline: the verdict, its adjusted p, and the p-values of the paired
-    t-test and of the sign-flip test, not adjusted. A variant without a contrast has none. Declared contrasts of some source lengths add a column of scores for
-    each metric and range; a run without such a score has an empty cell.
+    The tests are those of the difference from the baseline: the verdict, its adjusted p, and the p-values of the
+    paired t-test and of the sign-flip test, not adjusted. A variant without a contrast has none. Declared contrasts
+    of some source lengths add a column of scores for each metric and range; a run without such a score has an empty
+    cell.
     """
     table = report.analysis.frames.runs.reset_index()
     verdicts = table["variant"].map(report.verdicts).fillna("")

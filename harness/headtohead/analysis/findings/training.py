@@ -71,7 +71,9 @@ def gap_steps(gap: StepGap, training: Convergence) -> str:
     return f"about {float(f'{gap.steps:.2g}'):,.0f} steps"
 
 
-OTHER_STEPS = "Trained for other numbers of steps than the baseline ({steps:,} steps{seconds}): {variants}."
+OTHER_STEPS = (
+    "Trained for other numbers of steps than the baseline ({steps:,} steps{seconds}): {variants}."
+)
 STEPS_OF = "{title}, {steps:,} steps, {flops} of its FLOPs{seconds}"
 SECONDS = ", {seconds} s"
 SECONDS_OF = ", {seconds} s, {share} of its seconds"

@@ -152,6 +152,7 @@ LATE_MARGIN = (
     "{date}."
 )
 
+
 @note
 def stated_margin(analysis: Analysis) -> Iterator[Sentence]:
     """State the margin of the primary metric, and whether it was set before the results."""

@@ -27,9 +27,7 @@ from headtohead_judge.contrast import Contrast, Estimate, Setting, Side, estimat
 from headtohead_judge.looks import Looks
 from headtohead_judge.paired_tests import Difference, level_of_each, paired_differences
 from headtohead_judge.verdicts import (
-    BY_LESS,
     DETECTED,
-    EQUIVALENT,
     NO_VERDICT,
     NOT_SHOWN,
     SAME,
@@ -250,7 +248,7 @@ class ContrastResult:
     @property
     def is_within_margin(self) -> bool:
         """Whether the interval lies within the margin."""
-        return self.direction == EQUIVALENT or self.size == BY_LESS
+        return self.judgement.is_within_margin
 
     @property
     def higher_is_better(self) -> bool | None:

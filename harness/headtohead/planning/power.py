@@ -150,7 +150,7 @@ class Power:
         def is_enough(seeds: int) -> bool:
             degrees = expected_degrees(self.variants, seeds)
             power = equivalence_power(margin, seeds, level=self.level, degrees=degrees)
-            return power >= POWER
+            return bool(power >= POWER)
 
         return _seeds_text(fewest_seeds(is_enough))
 

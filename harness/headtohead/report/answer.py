@@ -263,8 +263,8 @@ EFFECTS = "depends on {axis}: {effects}"
 EFFECT = "{effect} with {value}"
 RANGE = "single settings range from {range}"
 OTHER_SIGN = "the other sign with {settings}"
-SIZE_NOT_SHOWN = "size not shown separately for {settings}"
-NOT_SHOWN = "not shown separately for {settings}"
+SIZE_UNSHOWN = "size not shown separately for {settings}"
+UNSHOWN = "not shown separately for {settings}"
 
 
 def settings_text(
@@ -319,7 +319,7 @@ def _deviating_settings(analysis: Analysis, contrast: ContrastResult, mean: floa
     if other_sign:
         texts.append(OTHER_SIGN.format(settings=listed(other_sign, most=MAX_NAMED)))
     if not_shown:
-        template = SIZE_NOT_SHOWN if contrast.detected else NOT_SHOWN
+        template = SIZE_UNSHOWN if contrast.detected else UNSHOWN
         texts.append(template.format(settings=listed(not_shown, most=MAX_NAMED)))
     return "; ".join(texts)
 

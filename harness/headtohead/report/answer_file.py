@@ -105,7 +105,6 @@ def _contrast(analysis: Analysis, contrast: ContrastResult) -> dict[str, Any]:
     }
     fields |= _sides(contrast.contrast)
     fields |= test_fields(contrast.paired, contrast.judgement)
-    fields["direction"] = contrast.direction_name
     fields["expected"] = contrast.expected or None
     fields["agreement"] = None
     if contrast.agreement:

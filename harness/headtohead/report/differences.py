@@ -15,7 +15,7 @@ MAX_ROWS = 12
 MIN_PERCENT = 2
 """Smallest difference in parameters that is shown, in percent."""
 
-NOT_SHOWN = "{number} more in the tables"
+MORE = "{number} more in the tables"
 PARAMETERS = "{change} % non-embedding parameters"
 AGREEMENT = {
     "agrees": "agrees with the expected result{steps}",
@@ -41,7 +41,7 @@ def differences(analysis: Analysis) -> list[dict[str, str]]:
     omitted = len(contrasts) - len(rows)
     if omitted:
         last = dict.fromkeys(rows[0], "")
-        last["contrast"] = NOT_SHOWN.format(number=omitted)
+        last["contrast"] = MORE.format(number=omitted)
         rows.append(last)
     return rows
 

@@ -206,8 +206,8 @@ def _table(report: Report) -> str:
     verdicts = table["variant"].map(report.verdicts).fillna("")
     first = list(table).index("title") + 1
     table.insert(first, "verdict", verdicts)
-    for offset, (name, by_slug) in enumerate(_p_values(report.analysis).items(), start=1):
-        table.insert(first + offset, name, table["variant"].map(by_slug).astype(float))
+    for offset, (test, by_slug) in enumerate(_p_values(report.analysis).items(), start=1):
+        table.insert(first + offset, test, table["variant"].map(by_slug).astype(float))
     for side in _limited_sides(report.analysis):
         shortest, longest = side.lengths or (0, 0)
         scores = []

@@ -202,9 +202,18 @@ def larger_deviations(scores: ArrayLike) -> list[float]:
 
 
 def expected_degrees(variants: int, seeds: int) -> float:
-    """Return the degrees of freedom of a contrast of two variants, if all variants have the same variance."""
-    residual_degrees = (variants - 1) * (seeds - 1)
-    return max(seeds - 1, min(MAX_PRIOR_DEGREES + seeds - 1, residual_degrees))
+    """Return the degrees of freedom with which `power.minimum_detectable_effect` is that of a contrast of two variants.
+
+    All variants have the same variance. The degrees of freedom that the other variants add are fewer than those of
+    the moderated variance: its prior degrees are estimated, and the common variance is the larger of two. Their number
+    is fitted to simulated studies of 3 to 12 variants and 2 to 12 seeds.
+    """
+    own_degrees = seeds - 1
+    added = (variants - 2) * own_degrees
+    if added <= 0:
+        return own_degrees
+    at_most = 13.0 * own_degrees / (seeds + 1.6)
+    return own_degrees + 1 / (1 / added + 1 / at_most)
 
 
 def prior_degrees(variances: ArrayLike, degrees: ArrayLike) -> float:

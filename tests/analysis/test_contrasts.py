@@ -25,19 +25,66 @@ def by_name(family):
     return {contrast.name: contrast for contrast in family.contrasts}
 
 
+def over_seeds(difference):
+    """Return mean, standard error over seeds and its degrees of freedom, without further sources of variance."""
+    seeds = difference.sources[0]
+    return difference.mean, math.sqrt(seeds.variance), seeds.degrees
+
+
+def expected_family(scores, contrasts, baseline):
+    """Return the expected tests of the differences of variants from the baseline, which are a family."""
+    family = [{contrast.variant: 1, baseline: -1} for contrast in contrasts]
+    return expected_tests(scores, family)
+
+
 def test_variants_are_paired_with_the_baseline_by_seed(quickstart):
     frames = load_frames(quickstart)
     family = Analysis(frames, METRIC).families.variants
     assert family.tested == 11
-    for contrast in family.contrasts:
-        scores = scores_of(frames, METRIC)
-        expected = expected_test(scores, {contrast.variant: 1, frames.baseline: -1})
+    scores = scores_of(frames, METRIC)
+    expected = expected_family(scores, family.contrasts, frames.baseline)
+    for contrast, test in zip(family.contrasts, expected, strict=True):
         paired = scipy.stats.ttest_rel(scores[contrast.variant], scores[frames.baseline])
-        assert (contrast.paired.p, contrast.paired.paired_p) == pytest.approx(
-            (expected.p, paired.pvalue), rel=1e-6
-        )
-    smallest = min(family.contrasts, key=lambda contrast: contrast.paired.p)
-    assert smallest.judgement.holm_p == pytest.approx(min(1, 11 * smallest.paired.p))
+        assert over_seeds(contrast.paired) == pytest.approx(test[:], rel=1e-6)
+        assert contrast.paired.paired_p == pytest.approx(paired.pvalue)
+        assert contrast.judgement.adjusted_p == pytest.approx(1 - (1 - contrast.paired.p) ** 11)
+
+
+def test_every_interval_has_the_level_that_makes_those_of_the_family_simultaneous(quickstart):
+    family = Analysis(load_frames(quickstart), METRIC).families.variants
+    for contrast in family.contrasts:
+        sources = [(source.variance, source.degrees) for source in contrast.paired.sources]
+        half = half_width(sources, 1 - 0.95 ** (1 / 11))
+        ends = contrast.judgement.interval.low, contrast.judgement.interval.high
+        mean = contrast.paired.mean
+        assert ends == pytest.approx((mean - half, mean + half))
+        assert 1 - contrast.level == pytest.approx(0.95 ** (1 / 11))
+
+
+def test_the_verdict_of_the_paired_test_has_the_variance_over_seeds_of_the_contrast_alone(quickstart):
+    analysis = Analysis(load_frames(quickstart), METRIC)
+    contrasts = analysis.families.variants.contrasts
+    for contrast in contrasts:
+        adjusted = 1 - (1 - contrast.paired.paired_p) ** 11
+        assert (contrast.paired_judgement.direction in DETECTED) == (adjusted <= 0.05)
+
+
+def test_a_remark_names_the_contrasts_with_another_verdict_of_the_paired_test(analysed):
+    """The differences of rotary vary twice as much as those of the other variants, so that it borrows degrees of freedom."""
+    noise = np.random.default_rng(0).normal(0, 0.003, size=(6, 7))
+
+    def score(axes, seed):
+        row = VALUES.index(axes["positional"])
+        return 0.5 + 0.011 * (row == 1) + noise[row, seed] * (1 + (row == 1))
+
+    analysis = analysed(axes={"positional": VALUES}, score=score)
+    contrast = by_name(analysis.families.factors)["positional: rotary − sinusoidal"]
+    assert (contrast.direction, contrast.paired_judgement.direction) == (
+        "better",
+        "no difference shown",
+    )
+    (remark,) = (found for found in rules.find(analysis) if found.rule == "paired_tests_differ")
+    assert "rotary against sinusoidal no difference shown instead of better" in remark.text
 
 
 def test_factor_contrast_averages_over_other_axes_within_each_seed(quickstart):
@@ -48,10 +95,8 @@ def test_factor_contrast_averages_over_other_axes_within_each_seed(quickstart):
         ("split-heads", "independent-heads"), ("padding-causal", "causal")
     ):
         weights |= {f"none-{attention}-{masking}": 0.25, f"sinusoidal-{attention}-{masking}": -0.25}
-    expected = expected_test(scores_of(frames, METRIC), weights)
-    assert (found.paired.mean, found.paired.p) == pytest.approx(
-        (expected.mean, expected.p), rel=1e-6
-    )
+    values = np.array([frames.scores(slug, METRIC)[1] * weight for slug, weight in weights.items()])
+    assert found.by_seed[1] == pytest.approx(values.sum())
     assert found.verdict == "worse"
 
 

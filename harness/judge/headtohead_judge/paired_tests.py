@@ -255,7 +255,8 @@ def _half_of_signs(seeds: int) -> Floats:
     """Return the sign patterns ``[pattern, seed]`` with a positive first sign."""
     patterns = np.arange(2 ** (seeds - 1))[:, None]
     bits = patterns >> np.arange(seeds) & 1
-    return 1.0 - 2.0 * bits[:, ::-1]
+    signs: Floats = 1.0 - 2.0 * bits[:, ::-1]
+    return signs
 
 
 def _signed_sums(values: Floats) -> Floats:
@@ -289,8 +290,11 @@ def adjusted_for(tests: int, p: float) -> float:
 
 
 def few_seeds(seeds: int) -> str:
-    """Return a note on fewer than ``SIGN_FLIP_SEEDS`` seeds."""
-    return f"{seeds} seeds: a single sign-flip test requires at least {SIGN_FLIP_SEEDS} seeds to reach p = {ALPHA}"
+    """Return a note on fewer than `SIGN_FLIP_SEEDS` seeds."""
+    return (
+        f"{seeds} seeds: with fewer than {SIGN_FLIP_SEEDS}, more than 5 % of the verdicts can be wrong, and a "
+        "difference that is the same in every seed has none"
+    )
 
 
 def interval(difference: Difference, confidence: float) -> Interval:

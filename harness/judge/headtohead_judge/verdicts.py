@@ -12,6 +12,7 @@ from typing import Literal
 
 from headtohead_judge.looks import Looks
 from headtohead_judge.paired_tests import (
+    ALPHA,
     Difference,
     Interval,
     adjusted_for,
@@ -187,3 +188,33 @@ def _direction(is_positive: bool, higher_is_better: bool | None) -> Direction:
     if higher_is_better is None:
         return LARGER if is_positive else SMALLER
     return BETTER if is_positive == higher_is_better else WORSE
+
+
+def unlike_paired_tests(
+    family: Sequence[Difference | None],
+    judgements: Sequence[Judgement],
+    *,
+    looks: Looks | None = None,
+) -> list[bool]:
+    """Return, of each contrast of a family, whether its paired t-test disagrees on whether there is a difference.
+
+    The paired t-test has the variance of the differences over seeds alone, and is corrected for the looks and the
+    number of contrasts as the intervals are. False for contrasts without a verdict or a paired t-test.
+
+    Args:
+        family: The differences; None for a contrast without scores.
+        judgements: The judgements that `judge` returned for this family.
+        looks: The looks that these judgements are corrected for.
+    """
+    if looks is None:
+        looks = Looks.single()
+    tests = sum(is_tested(difference) for difference in family)
+    disagreements = []
+    for difference, judgement in zip(family, judgements, strict=True):
+        if difference is None or not is_tested(difference) or math.isnan(difference.paired_p):
+            disagreements.append(False)
+            continue
+        is_significant = adjusted_for(tests, looks.adjusted(difference.paired_p)) <= ALPHA
+        has_verdict = judgement.direction != NO_VERDICT
+        disagreements.append(has_verdict and is_significant != (judgement.direction in DETECTED))
+    return disagreements

@@ -325,7 +325,7 @@ def numbers_of(
 ) -> Iterator[tuple[str, Any, Any]]:
     """Yield a name, the printed and the recomputed value of each field of a contrast that is printed."""
     ends = printed["interval"] or {}
-    fields = {**printed, "low": ends.get("low"), "high": ends.get("high")}
+    fields = {**printed, **printed["sensitivity"], "low": ends.get("low"), "high": ends.get("high")}
     has_words = printed["direction"] not in ("identical", "no verdict")
     for name, value in numbers.items():
         if name in ("direction", "size"):

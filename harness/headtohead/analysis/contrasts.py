@@ -25,7 +25,7 @@ from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import counted, decimals_of, higher_is_better, readable, show
 from headtohead_judge.contrast import Contrast, Estimate, Setting, Side, estimate_family, with_sign
 from headtohead_judge.looks import Looks
-from headtohead_judge.paired_tests import Difference, level_of_each, paired_differences
+from headtohead_judge.paired_tests import Difference, level_of_each
 from headtohead_judge.verdicts import (
     DETECTED,
     NO_VERDICT,
@@ -37,6 +37,7 @@ from headtohead_judge.verdicts import (
     Size,
     is_tested,
     judge,
+    unlike_paired_tests,
 )
 
 NOTES = {
@@ -77,8 +78,7 @@ class ContrastResult:
         num_excluded: Number of settings that are the same by construction and do not enter the average.
         estimate: The difference, also by seed and by setting; None without a test.
         judgement: The verdict.
-        paired_judgement: The verdict of the paired t-test, whose interval has the variance of the contrast's own values
-            over seeds, corrected alike.
+        is_unlike_paired_test: Whether the paired t-test, corrected alike, disagrees on whether there is a difference.
         level: 1 minus the confidence of the interval of ``judgement``; NaN without a test.
         untested: Why there is no test; empty with a test.
         notes: Notes on the verdict.
@@ -93,7 +93,7 @@ class ContrastResult:
     num_excluded: int = 0
     estimate: Estimate | None = None
     judgement: Judgement = UNTESTED
-    paired_judgement: Judgement = UNTESTED
+    is_unlike_paired_test: bool = False
     level: float = math.nan
     untested: str = ""
     notes: tuple[str, ...] = ()
@@ -529,14 +529,19 @@ def _judged_family(scores: Scores, family: Sequence[ContrastResult]) -> Family:
     for result in family:
         if result.paired is not None:
             first_of.setdefault(result.trained.key, result)
-    differences = [result.paired for result in first_of.values()]
-    judgements = _judgements(scores, [*first_of.values()], differences)
-    own_differences = [_with_own_variance(result) for result in first_of.values()]
-    paired_judgements = _judgements(scores, [*first_of.values()], own_differences)
-    judgement_of = dict(zip(first_of, judgements, strict=True))
-    paired_judgement_of = dict(zip(first_of, paired_judgements, strict=True))
-    tested = sum(map(is_tested, differences))
+    differences = []
+    margins = []
+    better = []
+    for result in first_of.values():
+        differences.append(result.paired)
+        margins.append(scores.margin(result.metric, result.references))
+        better.append(result.higher_is_better)
     looks = scores.frames.looks or Looks.single()
+    judgements = judge(differences, margin=margins, higher_is_better=better, looks=looks)
+    unlike = unlike_paired_tests(differences, judgements, looks=looks)
+    judgement_of = dict(zip(first_of, judgements, strict=True))
+    is_unlike = dict(zip(first_of, unlike, strict=True))
+    tested = sum(map(is_tested, differences))
     judged = []
     for result in family:
         if result.paired is None:
@@ -544,35 +549,18 @@ def _judged_family(scores: Scores, family: Sequence[ContrastResult]) -> Family:
             continue
         key = result.trained.key
         first = first_of[key]
-        sign = result.trained.sign * first.trained.sign
         margin = scores.frames.record.margins.get(result.metric)
         judged.append(
             replace(
                 result,
-                judgement=judgement_of[key].signed(sign),
-                paired_judgement=paired_judgement_of[key].signed(sign),
+                judgement=judgement_of[key].signed(result.trained.sign * first.trained.sign),
+                is_unlike_paired_test=is_unlike[key],
                 level=looks.level(level_of_each(tested)),
                 notes=_notes(result, first),
                 late_margin=margin is not None and margin.late,
             )
         )
     return Family(tuple(judged), tested)
-
-
-def _judgements(
-    scores: Scores, contrasts: Sequence[ContrastResult], differences: Sequence[Difference | None]
-) -> list[Judgement]:
-    """Return the judgements of contrasts by these differences, as a family."""
-    margins = [scores.margin(contrast.metric, contrast.references) for contrast in contrasts]
-    better = [contrast.higher_is_better for contrast in contrasts]
-    return judge(differences, margin=margins, higher_is_better=better, looks=scores.frames.looks)
-
-
-def _with_own_variance(result: ContrastResult) -> Difference | None:
-    """Return the difference of a contrast with the variance of its own values over seeds, as in a paired t-test."""
-    if result.paired is None or result.paired.kind != "varied":
-        return result.paired
-    return paired_differences([*result.by_seed.values()])
 
 
 def _notes(result: ContrastResult, first: ContrastResult) -> tuple[str, ...]:
@@ -600,8 +588,7 @@ def _with_first_verdicts(family: Family, first_of: Mapping[object, ContrastResul
             results.append(result)
             continue
         first = first_of[result.trained.key]
-        sign = first.trained.sign * result.trained.sign
-        judgement = first.judgement.signed(sign)
+        judgement = first.judgement.signed(first.trained.sign * result.trained.sign)
         notes = result.notes
         if result.paired.kind == "constant" and judgement.direction == NO_VERDICT:
             notes = (*notes, "there are too few seeds for a verdict")
@@ -609,7 +596,7 @@ def _with_first_verdicts(family: Family, first_of: Mapping[object, ContrastResul
             replace(
                 result,
                 judgement=judgement,
-                paired_judgement=first.paired_judgement.signed(sign),
+                is_unlike_paired_test=first.is_unlike_paired_test,
                 level=first.level,
                 notes=notes,
                 judged_as=first.family,

@@ -103,7 +103,7 @@ def uncertainty(scores: Scores, contrasts: Sequence[ContrastResult]) -> Uncertai
         if contrast.paired is not None and contrast.paired.error > 0:
             parts = _parts(contrast.paired, contrast.level)
             results.append(
-                ContrastUncertainty(contrast, parts, _halving(contrast.paired, contrast.level))
+                ContrastUncertainty(contrast, parts, halving(contrast.paired, contrast.level))
             )
     return Uncertainty(
         variant_sd=_deviation(variant_variance(table)),
@@ -155,8 +155,13 @@ def _squared_width(sources: Sequence[Source], level: float) -> float:
     return sum(t_quantile(source.degrees, 1 - level) ** 2 * source.variance for source in sources)
 
 
-def _halving(difference: Difference, level: float) -> Halving:
-    """Return what halves the interval of a difference whose variance is not 0; the arguments are those of `_parts`."""
+def halving(difference: Difference, level: float) -> Halving:
+    """Return what halves the interval of a difference whose variance is not 0.
+
+    Args:
+        difference: The difference.
+        level: 1 minus the confidence of its interval.
+    """
     target = _squared_width(difference.sources, level) / 4
 
     def is_half(seeds: int, factor: float) -> bool:

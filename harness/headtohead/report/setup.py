@@ -395,9 +395,9 @@ def _ratio_lines(analysis: Analysis, tested: Sequence[str]) -> list[str]:
 
 OTHER_TESTS = (
     "No verdict rests on these tests. The paired t-test has the variance of the contrast's own differences over "
-    "seeds, its verdict is corrected like that of the study. The sign-flip test permutes the signs of the "
-    "differences. Their p are not adjusted. The effect is the mean difference divided by its standard deviation, "
-    "Hedges-corrected."
+    "seeds; it differs if, corrected like the intervals, it disagrees on whether there is a difference. The sign-flip "
+    "test permutes the signs of the differences. Their p are not corrected. The effect is the mean difference divided "
+    "by its standard deviation, Hedges-corrected."
 )
 
 
@@ -419,7 +419,7 @@ def other_tests_section(report: Report) -> Section | None:
                 {
                     "contrast": contrast_name(report.analysis, contrast),
                     "verdict": contrast.verdict,
-                    "paired t-test": contrast.paired_judgement.verdict,
+                    "paired t-test": "differs" if contrast.is_unlike_paired_test else "agrees",
                     "paired t p": show_p(paired.paired_p),
                     "sign-flip p": show_p(paired.sign_flip_p),
                     "effect": show(paired.effect, "effect", signed=True, digits=-2),

@@ -102,25 +102,30 @@ def arrows(analysis: Analysis) -> Iterator[Sentence]:
         yield Sentence(ARROWS.format(start=start, end=end))
 
 
-OTHER_TESTS = "The paired t-test, corrected alike, gives other verdicts: {contrasts}."
-OTHER_VERDICT = "{name} {paired} instead of {verdict}"
+OTHER_TESTS = (
+    "Paired t-tests with the variance of each contrast alone, corrected alike, {verdicts}."
+)
+NOT_BY_PAIRED_TEST = "do not show {contrasts}"
+BY_PAIRED_TEST = "show a difference of {contrasts}"
 
 
 @note
 def paired_tests_differ(analysis: Analysis) -> Iterator[Sentence]:
-    """Name the main contrasts whose verdict is not that of the paired t-test with their own variance over seeds."""
-    clauses = []
+    """Name the main contrasts for which the paired t-test disagrees on whether there is a difference."""
+    not_shown: list[str] = []
+    shown: list[str] = []
     for contrast in analysis.main_contrasts:
-        paired = contrast.paired_judgement
-        if contrast.paired is not None and paired.direction != contrast.direction:
-            clause = OTHER_VERDICT.format(
-                name=contrast_name(analysis, contrast),
-                paired=paired.direction,
-                verdict=contrast.direction,
-            )
-            clauses.append(clause)
-    if clauses:
-        yield Sentence(OTHER_TESTS.format(contrasts=listed(clauses, most=MAX_NAMED)))
+        if contrast.is_unlike_paired_test:
+            names = not_shown if contrast.detected else shown
+            names.append(contrast_name(analysis, contrast))
+    verdicts = []
+    if not_shown:
+        contrasts = listed(not_shown, most=MAX_NAMED)
+        verdicts.append(NOT_BY_PAIRED_TEST.format(contrasts=contrasts))
+    if shown:
+        verdicts.append(BY_PAIRED_TEST.format(contrasts=listed(shown, most=MAX_NAMED)))
+    if verdicts:
+        yield Sentence(OTHER_TESTS.format(verdicts=" and ".join(verdicts)))
 
 
 INTERACTION = "Interaction, {name}: {difference} ({interval}), {verdict}."

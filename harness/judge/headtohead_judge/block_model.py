@@ -41,17 +41,26 @@ class BlockModel:
         degrees: Degrees of freedom of ``residual_variance``, (variants - 1) (seeds - 1) of one data set.
         prior: Degrees of freedom that the common variance has in the variance of a contrast, 0 to `MAX_PRIOR_DEGREES`.
         contrast_variance: That of the contrasts of a family, as the function of this name returns it.
+        contrast_degrees: Degrees of freedom of ``contrast_variance``.
     """
 
     residual_variance: float
     degrees: float
     prior: float
     contrast_variance: float = 0.0
+    contrast_degrees: float = 0.0
 
     @property
     def variance(self) -> float:
         """The common variance: the larger of the variances of residuals and contrasts."""
         return max(self.residual_variance, self.contrast_variance)
+
+    @property
+    def common_degrees(self) -> float:
+        """Largest degrees of freedom of a variance that is moderated towards the common variance."""
+        if self.contrast_variance > self.residual_variance:
+            return min(self.degrees, self.contrast_degrees)
+        return self.degrees
 
     @property
     def ratio(self) -> float:
@@ -78,22 +87,28 @@ class BlockModel:
         common_squares = self.prior * weight * self.variance
         own_squares = own_degrees * seeds * difference.sources[0].variance
         variance = (common_squares + own_squares) / total_degrees
-        degrees = max(own_degrees, min(total_degrees, self.degrees))
+        degrees = max(own_degrees, min(total_degrees, self.common_degrees))
         return difference.with_seed_variance(variance / seeds, degrees)
 
 
-def contrast_variance(contrasts: Iterable[tuple[Difference, float]]) -> float:
-    """Return the mean of the variances of differences of a seed, divided by their squared weights.
+def contrast_variance(contrasts: Iterable[tuple[Difference, float]]) -> tuple[float, float]:
+    """Return the mean of the variances of differences of a seed, divided by their squared weights, and its degrees.
+
+    The degrees of freedom are the sum of those of the contrasts. The variances of contrasts with a common side are not
+    independent, so this is the largest number that the mean can have.
 
     Args:
         contrasts: The differences with their own variances, and the sums of their squared weights. Differences that
-            do not vary over seeds have no part in the mean; it is 0 if none does.
+            do not vary over seeds have no part in the mean; both are 0 if none does.
     """
     variances = []
+    degrees = 0.0
     for difference, weight in contrasts:
         if difference.kind == "varied":
             variances.append(difference.n * difference.sources[0].variance / weight)
-    return sum(variances) / len(variances) if variances else 0.0
+            degrees += difference.n - 1
+    mean = sum(variances) / len(variances) if variances else 0.0
+    return mean, degrees
 
 
 def block_model(scores: ArrayLike) -> BlockModel | None:

@@ -378,7 +378,8 @@ def _differences(
     differences = []
     for (contrast, seeds, _), (difference, blocks, model) in zip(family, own, strict=True):
         if model is not None:
-            model = replace(model, contrast_variance=variances[blocks])
+            variance, degrees = variances[blocks]
+            model = replace(model, contrast_variance=variance, contrast_degrees=degrees)
             difference = model.moderated(difference, contrast.squared_weight)
         for source in table.further_sources(contrast, seeds):
             difference = difference.with_source(source)

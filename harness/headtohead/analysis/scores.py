@@ -183,7 +183,7 @@ class Scores:
         return Collapse(
             collapsed=count,
             runs=runs,
-            interval=Interval(CONFIDENCE, *ends),
+            interval=Interval(ends.low, ends.high),
             p=p,
             all_runs=self.frames.summary(slug, self.metric),
             without=summarise(without, span(self.metric)),

@@ -33,7 +33,7 @@ from torch.nn import functional
 from headtohead.model.counting import count
 from headtohead.model.cuda import cuda_layout
 from headtohead.model.decoding import Ends, greedy
-from headtohead.model.dropout import Dropout, DropoutRNG
+from headtohead.model.dropout import Dropout, DropoutRNG, Thresholds
 from headtohead.planning.compatibility import find_incompatibility
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig, changed
@@ -134,7 +134,7 @@ def kernels(device: torch.device) -> Iterator[str]:
     for where in (torch.device("cpu"), device):
         rng = DropoutRNG([5, 2**63 + 9, 2**56], where)
         rng.set_step(4)
-        site, x = Dropout(rng, 2, 0.3), values.to(where).requires_grad_()
+        site, x = Dropout(rng, 2, Thresholds(0.3)), values.to(where).requires_grad_()
         out = (site(x), site.transposed(x))
         results.append(
             [

@@ -101,6 +101,20 @@ def moderated_tests(table: pd.DataFrame, family: Sequence[Weights]) -> list[dict
     return found
 
 
+def variance_ratio(table: pd.DataFrame, family: Sequence[Weights]) -> float:
+    """Return the mean variance of contrasts per squared weight, divided by the residual variance of the variants."""
+    limit = smallest_larger_variance(table)
+    own_of = {}
+    for weights in family:
+        values = table[[*weights]].to_numpy() @ np.array([*weights.values()])
+        if np.ptp(values) > 1e-12 and table.var()[[*weights]].max() < limit:
+            sides = [frozenset((slug, sign * w) for slug, w in weights.items()) for sign in (1, -1)]
+            squared_weight = sum(weight**2 for weight in weights.values())
+            own_of[frozenset(sides)] = values.var(ddof=1) / squared_weight
+    residual, _, _ = common_variance(table, limit)
+    return float(np.mean([*own_of.values()]) / residual) if own_of else math.nan
+
+
 def paired_test(differences: Any) -> dict[str, Any]:
     """Return mean, variance of the mean, paired t-test and sign-flip test of differences by seed."""
     n = len(differences)

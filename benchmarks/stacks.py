@@ -209,7 +209,7 @@ class RandomData:
         self.target_vocabulary = FakeVocabulary(size.target_words)
         source, target = random_batch(size)
         ids = ([row[row != 0].numpy() for row in side] for side in (source, target))
-        split = Split(*ids, source_text=[], target_text=[], references=[])
+        split = Split(*ids, source_text=[], target_text=[], references=[], groups=[])
         self.splits = {"train": split, "valid": split}
         self.record = {"longest": {"source": size.source_time, "target": size.target_time + 1}}
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import find_entry
 from headtohead.storage.metrics import show
 
 REPORTS = Path(__file__).parents[2] / "reports" / "contested"
@@ -151,7 +151,7 @@ def page(name: str) -> str:
         steps.max() / count for slug, count in steps.items() if components_of(str(slug)) == {name}
     ]
     time = "".join(f", time of a step at width 64 {100 * (ratio - 1):+.0f} %" for ratio in slower)
-    summary = current().find(*component.entry).entry.summary()
+    summary = find_entry(*component.entry).entry.summary()
     family, entry = component.entry
     address = (
         f"plugins.md#{family}{entry}"

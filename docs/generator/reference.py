@@ -191,11 +191,11 @@ def _options(entry: type) -> Iterator[str]:
 
 
 def _values(recipe: str) -> Iterator[str]:
-    from headtohead.plugins.registry import current
+    from headtohead.plugins.registry import find_recipe
     from headtohead.storage.record import leaves
 
     yield from ("| field | value |", "|---|---|")
-    for name, value in leaves(current().recipe(recipe).config):
+    for name, value in leaves(find_recipe(recipe).config):
         yield f"| `{name}` | `{json.dumps(value, ensure_ascii=False)}` |"
 
 

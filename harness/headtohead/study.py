@@ -1,7 +1,8 @@
 """A study: the runs of an experiment file as a sequence of steps.
 
 `Study.validate` finds every error of the input before a file changes. Then `Study.next_step` returns one step after the
-other: repair, archive, sweep, comparison, looks, report. Each step depends only on the results of the earlier ones.
+other: repair, archive, sweep, its further values and seeds, comparison, looks, report. Each step depends only on the
+results of the earlier ones.
 """
 
 from __future__ import annotations
@@ -11,10 +12,9 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from headtohead.analysis.study import Analysis
-from headtohead.config.entries import outside_entries
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.project import next_command
 from headtohead.data import cache_root, prepare
@@ -31,7 +31,7 @@ from headtohead.execution.repair import (
 )
 from headtohead.execution.scheduler import Machine, Outcome, execute, final_states, pending
 from headtohead.planning.notes import notes_of
-from headtohead.planning.plan import Plan
+from headtohead.planning.plan import Plan, Stage
 from headtohead.planning.planner import Planner
 from headtohead.planning.replacing import dropped_note, find_replaced
 from headtohead.storage import states
@@ -175,6 +175,8 @@ class Study:
         if reason is not None:
             raise HeadToHeadError(reason)
         self._check_plugins()
+        if self.retraining.fresh:
+            return  # all runs are archived, whether or not the plan has them
         dropped = dropped_note(self.plan)
         if dropped is not None:
             self.log(f"note: {dropped}")
@@ -245,8 +247,8 @@ class Study:
         tuning = self.plan.tuning
         if tuning is not None and not tuning.is_done:
             plans.insert(0, tuning.plan)
-        configs = [variant.config for plan in plans for variant in plan.variants]
-        if not any(outside_entries(config) for config in configs):
+        used = [entry for plan in plans for variant in plan.variants for entry in variant.plugins]
+        if all(entry.is_built_in for entry in used):
             return
         from headtohead.testing.checks.as_trained import PlannedStack
         from headtohead.testing.checks.before_training import check_before_training
@@ -335,24 +337,55 @@ class ArchiveAllRuns(Step):
             archive_runs(study.folder(name))
 
 
-class Sweep(Step):
-    """Trains the sweep of ``tune``, which is due again if it is widened."""
+class TuningStep(Step):
+    """Trains tuning runs, if their stage of the tuning is the present one.
+
+    Attributes:
+        stage: What the tuning runs are for.
+        line: What is printed before they are trained.
+    """
+
+    stage: ClassVar[Stage]
+    line: ClassVar[str]
 
     def is_due(self, study: Study) -> bool:
-        """Return whether a setting is not chosen yet and no training has ended without all results."""
+        """Return whether the tuning is at this stage and no training has ended without all results."""
         has_failed = study.outcome is not None and not study.outcome.complete
         tuning = study.plan.tuning
-        return tuning is not None and not tuning.is_done and not has_failed
+        if tuning is None or tuning.is_done or has_failed:
+            return False
+        return tuning.stage == self.stage
 
     def run(self, study: Study) -> None:
-        """Train the sweep, then choose the settings or widen it."""
+        """Train the tuning runs, then plan the next stage or choose the settings."""
         assert study.plan.tuning is not None
         sweep = study.plan.tuning.plan
         study.loggers.follow(sweep.name, sweep.directory)
         sweep = with_reset(sweep, study.log, retry=study.retraining.retry)
-        study.log(f"tuning first: {len(sweep.remaining)} runs of {sweep.name}")
+        study.log(self.line.format(runs=len(sweep.remaining), experiment=sweep.name))
         study.train(sweep)
         study.plan_again()
+
+
+class Sweep(TuningStep):
+    """Trains every variant with every listed value of ``tune``."""
+
+    stage = Stage.VALUES
+    line = "tuning first: {runs} runs of {experiment}"
+
+
+class WidenedSweep(TuningStep):
+    """Trains variants with a further value, because the best one may be outside the values so far."""
+
+    stage = Stage.FURTHER_VALUES
+    line = "tuning with further values: {runs} runs of {experiment}"
+
+
+class FurtherTuningSeeds(TuningStep):
+    """Trains the two best settings of variants without a parabola that holds with further seeds."""
+
+    stage = Stage.FURTHER_SEEDS
+    line = "tuning with further seeds of the two best settings: {runs} runs of {experiment}"
 
 
 class Comparison(Step):
@@ -447,6 +480,8 @@ STEPS: tuple[Step, ...] = (
     ArchiveStaleRuns(),
     ArchiveAllRuns(),
     Sweep(),
+    WidenedSweep(),
+    FurtherTuningSeeds(),
     COMPARISON,
     Look(),
     WriteReport(),

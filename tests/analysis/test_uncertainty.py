@@ -5,49 +5,17 @@ import math
 import numpy as np
 import pytest
 from recompute import half_width
-from sacrebleu.metrics import BLEU, CHRF
 
-from headtohead.analysis.example_values import sentence_values
 from headtohead.analysis.study import Analysis
 from headtohead.analysis.uncertainty import halving
 from headtohead.analysis.wording import interval_caption
-from headtohead.data.metrics import TRANSLATION
 from headtohead.report.content import Report
 from headtohead.report.contrasts import uncertainty_section
 from headtohead.storage.frames import load_frames
-from headtohead.storage.translations import Translation, translations_of
-from headtohead.training.evaluate import Translations
+from headtohead.storage.translations import translations_of
 from headtohead_judge.paired_tests import EXAMPLES, Source, paired_differences
 from headtohead_judge.variance import example_variance
 from made import case_table
-
-
-@pytest.mark.parametrize(
-    ("metric", "scorer"), [("test/bleu", BLEU(tokenize="none", force=True)), ("test/chrf", CHRF())]
-)
-def test_values_by_sentence_are_jackknife_values_of_the_corpus_score(metric, scorer):
-    texts = np.random.default_rng(1).choice(["a b c d e", "a b c x e", "z b c d", "f"], size=12)
-    references = [("a b c d e", "z b c d f") if i % 3 else ("a b c d e",) for i in range(12)]
-
-    def score(indices):
-        streams = [
-            [references[i][k] if k < len(references[i]) else None for i in indices] for k in (0, 1)
-        ]
-        return scorer.corpus_score([texts[i] for i in indices], streams).score
-
-    rows = [
-        Translation(str(i), own, text, text in own)
-        for i, (own, text) in enumerate(zip(references, texts, strict=True))
-    ]
-    full = score(range(12))
-    without = [score([i for i in range(12) if i != left_out]) for left_out in range(12)]
-    found = sentence_values(rows, metric)
-    assert found.mean() == pytest.approx(full)
-    assert found - full == pytest.approx([11 * (np.mean(without) - rest) for rest in without])
-    scores = Translations(
-        tuple(row.source for row in rows), tuple(references), tuple(texts)
-    ).scores(TRANSLATION)
-    assert found.mean() == pytest.approx(scores[metric.removeprefix("test/")], abs=1e-12)
 
 
 def test_test_sentences_are_a_source_of_variance_of_every_contrast(quickstart):
@@ -120,14 +88,14 @@ def test_captions_name_the_sources_or_the_reason_why_only_seeds_are_one(analysed
         "Intervals: simultaneous 95 % over 2 factor contrasts. Sources of variance: training seeds"
     )
     assert interval_caption(analysis, contrasts) == f"{scope} and test examples."
-    losses = Analysis(analysis.frames, "test/loss")
-    reason = "this score is not computed from single test examples"
+    losses = Analysis(analysis.frames, "valid/loss")
+    reason = "a run has no values per example"
     assert interval_caption(losses, losses.main_contrasts) == (
         f"{scope}. Test examples are no source: {reason}."
     )
 
 
-def test_scores_that_are_not_those_of_the_translations_are_no_source(analysed):
+def test_scores_that_are_not_those_of_the_stored_values_are_no_source(analysed):
     analysis = analysed(
         axes={"positional": ["sinusoidal", "rotary"]},
         score=lambda axes, seed: 0.5011 + 0.001 * seed * len(axes["positional"]),

@@ -54,7 +54,7 @@ def test_every_number_of_the_committed_reports_has_a_source(benchmark, capsys):
         ("sizes", "about 330 steps |", "about 340 steps |"),
         ("sizes", "| beyond (99.52 %: 0.131", "| beyond (99.42 %: 0.131"),
     ],
-    default=11,
+    default=3,
 )
 def test_a_changed_number_is_found_with_its_line(name, old, new, copied, benchmark):
     folder = copied(name, old, new)

@@ -5,7 +5,7 @@ import pytest
 from catalogue.costs import count, describe_costs
 from headtohead.config.builder import resolve
 from headtohead.model.counting import count as count_model
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import find_attention, find_entry
 
 
 def test_flops_equal_the_counts_of_a_plan() -> None:
@@ -17,7 +17,7 @@ def test_flops_equal_the_counts_of_a_plan() -> None:
         config = resolve({"model": model, "train": {"steps": 1}})
         return count_model(config, 11, 13, tokens, tokens).flops_per_token * tokens
 
-    style = current().attention("split-heads")
+    style = find_attention("split-heads")
     counts = count(style, style.Options(), {"d": width, "h": 4, "n": tokens}, "encoder")
     assert counts is not None
     assert counts.flops is not None
@@ -35,5 +35,5 @@ def test_flops_equal_the_counts_of_a_plan() -> None:
 def test_described_costs_are_those_of_a_loop_by_hand(
     family: str, name: str, parameters: int
 ) -> None:
-    text = describe_costs(current().find(family, name).entry, "encoder")["parameters"]
+    text = describe_costs(find_entry(family, name).entry, "encoder")["parameters"]
     assert text == (f"{parameters:,} at d = 32, h = 4, L = 2, n = 16" if parameters else "0")

@@ -12,11 +12,11 @@ from catalogue.masking_pictures import masking_pictures
 from catalogue.pictures import HeatMaps, numbers_of, png, same_numbers, stored_numbers
 from catalogue.positional_pictures import kernel
 from catalogue.small_model import D_MODEL, HEADS, build_positional
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import find_positional
 
 
 def kernel_of(name: str) -> torch.Tensor:
-    effect = kernel(build_positional(current().positional(name), "encoder"), "encoder")
+    effect = kernel(build_positional(find_positional(name), "encoder"), "encoder")
     assert effect is not None
     return effect
 

@@ -12,7 +12,7 @@ from headtohead.report.content import Report
 from headtohead.report.figures.rows import strip_figure
 from headtohead.report.variants import variant_section
 from headtohead.storage.frames import load_frames
-from made import plugin_file
+from made import case_table, plugin_file
 
 SLOPE = plugin_file(
     """
@@ -36,7 +36,7 @@ def write(name: str, family: str, *replaced: str) -> Path:
     return Path(name)
 
 
-@pytest.mark.parametrize("family", card.BASELINES)
+@case_table("family", card.BASELINES, default=1)
 def test_the_default_file_has_three_contrasts_on_each_task(h2h, family: str) -> None:
     name, text = card.experiment_of(write("idea, new.py", family))
     path = Path(f"card-{name}.yaml")

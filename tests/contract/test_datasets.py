@@ -2,7 +2,7 @@
 
 import pytest
 
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import current, find_dataset
 from headtohead.testing.dataset_invariants import DATASET_INVARIANTS, DatasetSubject
 
 REGISTRY = current()
@@ -19,13 +19,13 @@ INVARIANTS = {invariant.name: invariant for invariant in DATASET_INVARIANTS}
 
 def subject_of(name, folder, **options):
     """Load the subject of a built-in dataset."""
-    dataset = REGISTRY.dataset(name)
+    dataset = find_dataset(name)
     return DatasetSubject.load(name, dataset, dataset.Options.model_validate(options), folder)
 
 
 @pytest.mark.parametrize("name", COMPUTED)
 def test_every_invariant_holds_for_a_computed_dataset(name, tmp_path):
-    size = {"size": 200} if "size" in REGISTRY.dataset(name).Options.model_fields else {}
+    size = {"size": 200} if "size" in find_dataset(name).Options.model_fields else {}
     subject = subject_of(name, tmp_path, **size)
     verdicts = {invariant.name: invariant(subject) for invariant in DATASET_INVARIANTS}
     assert {

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from headtohead.plugin import Positional
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import current, find_entry
 from headtohead.testing import INVARIANTS, Subject, check, tiny_config
 from headtohead.testing.verdict import beyond, outside, within, worst
 from made import case_table
@@ -60,7 +60,7 @@ def test_outside_its_domain_an_invariant_shows_the_predicted_failure():
 def test_a_limit_is_neither_too_large_nor_too_small(monkeypatch, chosen, offset, message):
     """The last position within the limit must work, so that an unrelated exception does not pass the check."""
     ((family, name),) = chosen.items()
-    entry = current().find(family, name).entry
+    entry = find_entry(family, name).entry
     true = entry.limit(entry.Options())
     monkeypatch.setattr(entry, "limit", classmethod(lambda cls, options: true + offset))
     verdict = INVARIANT["limit"](Subject(tiny_config(**chosen)))
@@ -84,7 +84,7 @@ class BiasTable(Positional):
 
 def test_a_bias_with_a_large_limit_is_called_beyond_the_limit(monkeypatch):
     entry = dataclasses.replace(
-        current().find("positional", "none"), name="bias-table", entry=BiasTable
+        find_entry("positional", "none"), name="bias-table", entry=BiasTable
     )
     monkeypatch.setitem(current().entries["positional"], "bias-table", entry)
     verdict = INVARIANT["limit"](Subject(tiny_config("bias-table")))

@@ -5,6 +5,7 @@ import pytest
 from contract.zoo import outside
 from contract.zoo import page as ZOO
 from contract.zoo.sound import SOUND
+from headtohead.plugins.registry import find_entry
 from made import case_table
 
 FAULTS = ZOO.faults()
@@ -61,7 +62,7 @@ def test_the_listed_invariants_detect_a_fault(fault):
 @pytest.mark.slow
 @pytest.mark.parametrize(("family", "name"), NAMES)
 def test_an_unusual_entry_without_a_fault_raises_no_alarm(registry, family, name):
-    violations = ZOO.alarms(registry, [registry.find(family, name)])
+    violations = ZOO.alarms(registry, [find_entry(family, name)])
     assert {names: str(verdict) for names, verdict in violations.items()} == {}
 
 

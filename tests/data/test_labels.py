@@ -22,7 +22,7 @@ from headtohead.testing.dataset_invariants import DatasetSubject, labels_belong_
 from headtohead.training.evaluate import teacher_forced
 from headtohead.training.loop import StackTraining, split_tensors
 from headtohead.training.reference_points import reference_scores
-from headtohead.training.results import score_test_split
+from headtohead.training.results import score_splits
 
 SETTINGS = {
     "source_boundaries": "none",
@@ -225,9 +225,9 @@ def test_scores_are_those_of_the_labelled_positions(tmp_path):
     stack = StackTraining(config, [1, 2], data, CPU)
     stack.run()
     split = data.splits["test"]
-    results = score_test_split(stack, data, 4)
+    results = score_splits(stack, data, 4)
     for member in (0, 1):
-        record, saved = results(member)
+        record, saved, _ = results(member)
         answers = answers_by_loop(stack.model, member, split)
         labels = [[label for label in own if label >= 0] for own in split.labels]
         hits = sum(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors import safe_open
 
 from headtohead.storage import states
 from made.study import Completed, Study
@@ -63,6 +64,11 @@ def test_every_field_and_state_is_explained(experiment: Path) -> None:
     fields = {*record, *record["variants"][0], *record["runs"][0], *probes[0], *columns}.union(
         *files
     )
+    with safe_open(run / "examples.safetensors", framework="numpy") as examples:
+        fields |= {*examples.metadata()}
+        for name in examples.keys():  # noqa: SIM118  (not a mapping)
+            array = name.split("/")[1]
+            fields.add("counts/<metric>" if array == "counts" else array)
     assert fields - named == set()
     known = {
         value for name, value in vars(states).items() if name.isupper() if isinstance(value, str)

@@ -102,6 +102,7 @@ def answers(study: Study) -> dict[str, str]:
     return {name: study.h2h(name, *arguments).stdout for name, arguments in commands.items()}
 
 
+@pytest.mark.slow
 def test_a_change_of_what_plugins_read_is_stale_in_every_command(
     study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,3 +59,13 @@ def test_without_a_difference_a_killed_study_has_the_same_answer_after_the_last_
     study.run()
     assert study.results() == undisturbed.results()
     assert study.answer() == undisturbed.answer()
+
+
+def test_fresh_runs_of_later_looks_are_no_runs_that_leave_the_report(study: Study) -> None:
+    looks = {"until": "decided", "at_most": 4, "looks": 2}
+    study.write(**SHORT | NULL | {"seeds": looks, "base": SHORT["base"] | {"train": {"steps": 2}}})
+    study.run("--no-report")
+    assert len(study.directories()) == 2 * 4
+    again = study.run("--no-report", "--fresh")
+    assert "no longer in the plan" not in again.stdout
+    assert len(study.directories()) == 2 * 4

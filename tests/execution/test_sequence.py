@@ -213,7 +213,7 @@ def test_a_sweep_is_trained_and_widened_before_the_comparison(run: Run, study: S
         "tuning first: 4 runs of tiny-tuning",
         "training 4 runs in 1 stack",
         "[1/1] none-lr-0.02 and 3 more: 4 of 4 runs done",
-        "tuning first: 2 runs of tiny-tuning",
+        "tuning with further values: 2 runs of tiny-tuning",
         "training 2 runs in 1 stack",
         "[1/1] none-lr-400000 and 1 more: 1 of 2 runs done; DIVERGED (the loss is not finite at step 4)",
         "training 2 runs in 1 stack",
@@ -252,6 +252,19 @@ def test_a_sweep_is_trained_and_widened_before_the_comparison(run: Run, study: S
     assert states(study, "tiny-tuning") == SWEEP | {
         f"archived/{name}": SWEEP[name] for name in SWEEP
     }
+
+
+def test_the_two_best_settings_get_further_seeds_before_the_comparison(
+    run: Run, study: Study
+) -> None:
+    study.write(**SHORT | {"tune": {"model.mask_value": ["-inf", "-1e9"]}})
+    lines = run()
+    assert [line for line in lines if "tuning" in line] == [
+        "tuning first: 8 runs of tiny-tuning",
+        "tuning with further seeds of the two best settings: 16 runs of tiny-tuning",
+    ]
+    assert lines[-1] == REPORT
+    assert run() == [REPORT]
 
 
 def test_nothing_is_compared_after_a_sweep_without_all_results(run: Run, study: Study) -> None:

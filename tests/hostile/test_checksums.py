@@ -56,7 +56,7 @@ def check_results(study: Study, expected: Study) -> None:
     assert {*study.states().values()} == {"DONE"}
     assert study.results() == expected.results()
     for path in study.directories():
-        for name in ("attention/maps.safetensors", "translations.tsv"):
+        for name in ("attention/maps.safetensors", "translations.tsv", "examples.safetensors"):
             assert (path / name).read_bytes() == (
                 expected.experiment / path.name / name
             ).read_bytes()

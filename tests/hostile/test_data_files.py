@@ -18,7 +18,7 @@ import pytest
 
 from headtohead.data import read_lines
 from headtohead.errors import HeadToHeadError
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import find_dataset
 from made import case_table, error_line, kind_table
 
 ROWS = b"".join(b"I see %d cats\tveo %d gatos\n" % (n, n) for n in range(40))
@@ -252,7 +252,7 @@ def test_the_limit_can_be_raised_and_lowered(
 def test_a_file_that_changes_while_it_is_read_is_not_prepared(
     tmp_path: Path, h2h_here: Callable, refusal: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file, dataset = tmp_path / "x.tsv", current().dataset("tatoeba")
+    file, dataset = tmp_path / "x.tsv", find_dataset("tatoeba")
     load = dataset.load
 
     def changed(*arguments: Any) -> Any:

@@ -17,6 +17,7 @@ import pytest
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins import registry
 from headtohead.plugins.hookspecs import hookimpl
+from headtohead.storage import metrics
 
 if TYPE_CHECKING:
     from headtohead.testing import Verdict
@@ -73,6 +74,8 @@ def separate_registry(*plugins: object) -> Iterator[None]:
         )
         names = {name for name, _ in first.manager.list_name_plugin()} if first else set()
         patch.setattr(registry, "_current", first)
+        patch.setattr(metrics, "_described", {})
+        patch.setattr(metrics, "_spans", {})
         for plugin in plugins:
             registry.register(plugin)
         yield

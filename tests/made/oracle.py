@@ -143,7 +143,7 @@ class Oracle:
             x = [[value * math.sqrt(len(row)) for value in row] for row in x]
             self.observe(f"{side}.scaled", x)
         x = self.smeared(x, f"{side}.0.attention.style")
-        by_row = self.config.positional.role(side).name == "sinusoidal-by-row"
+        by_row = self.config.entry("positional", side).name == "sinusoidal-by-row"
         waves = self.weights.get(f"positionals.{side}.table") or [
             [wave(self.row if by_row else time, i, len(row)) for i in range(len(row))]
             for time, row in enumerate(x)
@@ -284,8 +284,8 @@ class Oracle:
 
     def feed_forward(self, x, path, part):
         part = "shared.feed_forward" if "feed-forward" in self.model.shared_modules else part
-        kind = self.config.feed_forward.role(
-            "encoder" if part.startswith("encoder") else "decoder"
+        kind = self.config.entry(
+            "feed_forward", "encoder" if part.startswith("encoder") else "decoder"
         ).name
         inner = self.linear(x, f"{part}.inner")
         if is_gated := kind in ("swiglu", "geglu"):

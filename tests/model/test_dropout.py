@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from headtohead.model.dropout import LEVELS, Dropout, DropoutRNG
+from headtohead.model.dropout import LEVELS, Dropout, DropoutRNG, Thresholds
 from headtohead.model.members import PerMember
 from headtohead.model.splitmix import mix_, mixed, signed
 from headtohead.model.transformer import Transformer
@@ -121,7 +121,7 @@ def test_numbers_are_uniform():
 
 
 def test_each_member_has_its_own_dropout_rate():
-    site = Dropout(DropoutRNG([1, 2, 3], CPU), 1, PerMember([0.0, 0.1, 0.5]))
+    site = Dropout(DropoutRNG([1, 2, 3], CPU), 1, Thresholds(PerMember([0.0, 0.1, 0.5])))
     x = torch.full((3, 400, 500), 2.0)
     dropped = site(x)
     assert torch.equal(dropped[0], x[0])

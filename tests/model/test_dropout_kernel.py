@@ -16,7 +16,7 @@ from torch import Tensor
 from headtohead.model import dropout
 from headtohead.model.batch import Batch
 from headtohead.model.cuda import cuda_layout
-from headtohead.model.dropout import Dropout, DropoutRNG, kernel_fault
+from headtohead.model.dropout import Dropout, DropoutRNG, Thresholds, kernel_fault
 from headtohead.model.loss import backward_loss
 from headtohead.model.members import PerMember
 from headtohead.model.transformer import Transformer
@@ -82,7 +82,7 @@ def test_the_kernel_drops_the_same_activations(
         rng = DropoutRNG([5, 2**63 + 9, 2**56], torch.device("cpu"))
         rng.set_step(4)
         rng.start_microbatch(first=rows[0], rows=rows[1])
-        site = Dropout(rng, 2, rate)
+        site = Dropout(rng, 2, Thresholds(rate))
         x = values.clone().requires_grad_()
         out = [site(x), site.transposed(x)]
         return [*out, *torch.autograd.grad([y.nan_to_num().sum() for y in out], x)]

@@ -70,6 +70,7 @@ def test_the_wheel_has_every_file_of_both_source_roots_and_no_other_package(whee
     assert packed >= wanted
     assert {name.split("/")[0] for name in packed} == {
         "headtohead",
+        "headtohead_mlflow",
         "headtohead_notebooks",
         "headtohead_plugins",
     }

@@ -10,6 +10,7 @@ from headtohead import api
 from headtohead.data.metrics import TRANSLATION, task_metrics
 from headtohead.planning.design import expand
 from headtohead.planning.metrics import reported_metrics
+from headtohead.plugins.registry import find_dataset
 from headtohead.schema.metric import Metric, measured
 from headtohead.schema.roles import ROLES
 from headtohead.storage.metrics import decimals, find, higher_is_better, readable, show, span
@@ -41,7 +42,7 @@ def test_the_log_error_rate_of_no_errors_is_that_of_half_an_error(hits, errors):
 
 
 def test_a_dataset_declares_its_metrics_and_the_first_is_the_default(load, registry, monkeypatch):
-    monkeypatch.setattr(registry.dataset("copy"), "metrics", (ERRORS,))
+    monkeypatch.setattr(find_dataset("copy"), "metrics", (ERRORS,))
     loaded = load("question: Which?\nbase: {data: {dataset: copy}, train: {epochs: 1}}\n")
     found = expand(loaded)
     reported = reported_metrics(loaded, found.variant(found.baseline).config)
@@ -73,14 +74,14 @@ def test_an_unknown_metric_has_no_direction():
 
 
 def test_different_metrics_of_one_name_are_refused(registry, monkeypatch):
-    monkeypatch.setattr(registry.dataset("copy"), "metrics", (ERRORS,))
-    monkeypatch.setattr(registry.dataset("sort"), "metrics", (Metric("errors"),))
+    monkeypatch.setattr(find_dataset("copy"), "metrics", (ERRORS,))
+    monkeypatch.setattr(find_dataset("sort"), "metrics", (Metric("errors"),))
     message = "the datasets copy and sort declare different metrics 'errors'"
     assert message in refused(higher_is_better, "test/errors")
 
 
 @pytest.mark.parametrize("name", ["bleu", "loss", "distance", "a/b", "x_unpadded"])
 def test_a_dataset_cannot_use_a_name_of_headtohead(name, registry, monkeypatch):
-    monkeypatch.setattr(registry.dataset("copy"), "metrics", (Metric(name),))
+    monkeypatch.setattr(find_dataset("copy"), "metrics", (Metric(name),))
     assert f"declares a metric '{name}', a name of headtohead" in refused(task_metrics, "copy")
     assert task_metrics("sort") == TRANSLATION

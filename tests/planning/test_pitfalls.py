@@ -4,7 +4,7 @@ import pytest
 
 from headtohead.config.builder import resolve
 from headtohead.planning.pitfalls import find_pitfalls
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import find_positional
 
 SOUND = {"train": {"epochs": 1}}
 
@@ -70,5 +70,5 @@ def test_a_row_split_without_a_leak_is_no_pitfall(leak, expected):
 
 @pytest.mark.parametrize(("by_row", "expected"), [(True, ["positions by batch row"]), (False, [])])
 def test_positions_by_batch_row_are_a_pitfall_in_every_encoding(by_row, expected, monkeypatch):
-    monkeypatch.setattr(current().positional("learned"), "by_row", by_row)
+    monkeypatch.setattr(find_positional("learned"), "by_row", by_row)
     assert names({"positional": {"encoder": "learned"}}) == expected

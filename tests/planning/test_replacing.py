@@ -124,8 +124,8 @@ def test_a_separate_name_reuses_equal_runs_and_replaces_nothing(study, plan, loa
 def test_the_sweep_of_a_study_is_protected_before_the_study_has_results(study, plan):
     study.done(text=TUNED, state="PLANNED")
     assert refused(study, "model.d_ff=8", text=TUNED, seeds=3).startswith(
-        "experiment 'x-tuning' has 12 finished or running runs, and --set model.d_ff=8 --seeds "
-        "3 would drop 12 of them from its report; add --name LABEL"
+        "experiment 'x-tuning' has 28 finished or running runs, and --set model.d_ff=8 --seeds "
+        "3 would drop 28 of them from its report; add --name LABEL"
     )
 
 

@@ -18,7 +18,7 @@ def resolved():
 
 
 def names(per_role):
-    return [per_role.role(role).name for role in ("encoder", "decoder", "cross")]
+    return [getattr(per_role, role).name for role in ("encoder", "decoder", "cross")]
 
 
 def failure(**raw):

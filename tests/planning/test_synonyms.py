@@ -14,6 +14,7 @@ from headtohead.config.loading import load_text
 from headtohead.config.validation_errors import configuration_fields
 from headtohead.data.metrics import TRANSLATION
 from headtohead.errors import MAX_NAMES, edit_distance, nearest, similar, similar_file
+from headtohead.plugins.registry import find_dataset, find_positional
 from headtohead.schema.metric import measured
 from headtohead.schema.roles import ROLES
 from headtohead.synonyms import _NAMES_ELSEWHERE
@@ -276,14 +277,12 @@ def test_the_table_names_only_what_exists(registry):
         for option in parameter.opts
     ]
     fields = {
-        name
-        for dataset in ("pairs", "text")
-        for name in registry.dataset(dataset).Options.model_fields
+        name for dataset in ("pairs", "text") for name in find_dataset(dataset).Options.model_fields
     }
     known = {
         *re.findall(r'"([\w-]+)"', SCHEMA.read_text(encoding="utf-8")),
         *measured(TRANSLATION, ROLES),
-        *registry.positional("rotary").Options.model_fields,
+        *find_positional("rotary").Options.model_fields,
         *(f"data.{name}" for name in fields),
         *summaries(),
         *options,

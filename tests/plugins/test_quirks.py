@@ -14,7 +14,7 @@ from headtohead.config.labels import label_at
 from headtohead.model.counting import count
 from headtohead.model.quirks import changed_batch
 from headtohead.plugin import Quirk
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import current, find_entry
 from headtohead.testing import tiny_config
 from headtohead.testing.tiny import tiny_data
 from headtohead.training.loop import StackTraining, split_tensors
@@ -97,7 +97,7 @@ def test_a_quirk_that_drops_pairs_is_refused(own_registry: None) -> None:
             return replace(batch, decoder_input_ids=batch.decoder_input_ids[:, 1:])
 
     current().entries["quirk"]["dropping"] = replace(
-        current().find("quirk", "notebooks"), name="dropping", entry=Dropping
+        find_entry("quirk", "notebooks"), name="dropping", entry=Dropping
     )
     config = tiny_config().model_copy(update={"quirks": {"dropping": Dropping.Options()}})
     split = split_tensors(tiny_config(), tiny_data(), CPU)["train"]

@@ -9,7 +9,7 @@ import pytest
 from headtohead import register
 from headtohead.model.counting import count
 from headtohead.plugins.hookspecs import hookimpl
-from headtohead.plugins.registry import current, use_files
+from headtohead.plugins.registry import current, find_dataset, find_positional, use_files
 from headtohead.testing import tiny_config
 from made import plugin_file, refused
 
@@ -55,7 +55,7 @@ def test_a_failed_registration_changes_nothing_and_can_be_corrected(
     good = module()
     register(good)
     assert message in refused(register, module(SOURCE.replace(*fault)))
-    assert current().positional("mine") is good.Own
+    assert find_positional("mine") is good.Own
     assert current().objects == [good]
     assert good in current().manager.get_plugins()
 
@@ -80,7 +80,7 @@ def test_a_class_registered_again_replaces_the_earlier_class() -> None:
 
     first, second = cell(1), cell(2)
     assert first is not second
-    assert current().positional("mine") is second
+    assert find_positional("mine") is second
     assert len(current().objects) == 1
     current().manager.hook.on_run_start(run=Path("a"))
     assert calls == ["2 a"]
@@ -91,7 +91,7 @@ def test_a_loaded_plugin_that_is_registered_again_keeps_its_registration(tmp_pat
     path.write_text(SOURCE, "utf-8")
     use_files([path])
     before = [*current().all()]
-    for name in (current().dataset("tatoeba").__module__, current().positional("mine").__module__):
+    for name in (find_dataset("tatoeba").__module__, find_positional("mine").__module__):
         register(sys.modules[name])
     assert [*current().all()] == before
     assert current().objects == []

@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional
 
 from headtohead import data
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import find_recipe
 from headtohead.testing.checks.entries import recipe_config
 from headtohead.training.loop import StackTraining, TrainingEvents
 from headtohead_notebooks.checkpoints.mapping import convert, map_names
@@ -84,7 +84,7 @@ def test_losses_of_25_steps_are_those_of_a_plain_loop(notebooks, training):
     torch.manual_seed(3)
     words = training.model.vocab_sizes
     plain = notebooks.Tatoeba((words.source, words.target), 16, 2, 2, 24).double()
-    checkpoint = current().recipe("tatoeba-en-es").checkpoints[0]
+    checkpoint = find_recipe("tatoeba-en-es").checkpoints[0]
     start = convert(map_names(plain.state_dict(), checkpoint), training.model)
     training.model.load_state_dict({name: value[None] for name, value in start.items()})
     ours = []

@@ -15,6 +15,7 @@ from headtohead.report.score_table import score_table
 from headtohead.report.sections import report_sections
 from made import case_table
 from made.block_oracle import Expected, expected_tests
+from made.fake_study import tuning_trial
 
 AXES = {"positional": ["sinusoidal", "rotary", "alibi", "none"]}
 GATES = {
@@ -28,10 +29,13 @@ GATES = {
 
 def tuning(at_the_edge: list[str], coarse: str = "") -> dict[str, Any]:
     """Return the record of a sweep with the chosen value of the baseline at its edge, or inside."""
-    tried = [
-        {"values": {"train.lr": rate}, "mean": rate, "sd": 0.5} for rate in (0.001, 0.002, 0.004)
-    ]
-    variant = {"chosen": {"train.lr": 0.001}, "at_the_edge": at_the_edge, "tried": tried}
+    tried = [tuning_trial(rate, [rate, rate + 0.2]) for rate in (0.001, 0.002, 0.004)]
+    variant = {
+        "chosen": {"train.lr": 0.001},
+        "rule": "more seeds",
+        "at_the_edge": at_the_edge,
+        "tried": tried,
+    }
     sweep = {
         "experiment": "quickstart-tuning",
         "fields": ["train.lr"],

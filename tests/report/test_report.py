@@ -33,7 +33,7 @@ from headtohead.report.writing import write_files, write_report
 from headtohead.storage.frames import load_frames
 from headtohead.storage.translations import Translation
 from made import case_table
-from made.fake_study import Study, edit, write_study
+from made.fake_study import Study, edit, tuning_trial, write_study
 from made.page import Page
 
 POSITIONAL = {"positional": ["sinusoidal", "none"]}
@@ -427,27 +427,33 @@ def test_a_tuned_learning_rate_has_its_sweep_and_its_edge(small, tmp_path, witho
         Analysis(load_frames(folder))
     )
     file.write_text(text)
-    tried = [
-        {"values": {"train.lr": rate}, "mean": rate, "sd": 0.5} for rate in (0.001, 0.002, 0.004)
-    ]
-    tuned = {"chosen": {"train.lr": 0.001}, "at_the_edge": ["train.lr"], "tried": tried}
+    tried = [tuning_trial(rate, [rate, rate + 0.2]) for rate in (0.001, 0.002, 0.004)]
+    tuned = {
+        "chosen": {"train.lr": 0.001},
+        "rule": "more seeds",
+        "reason": "fewer than 4 values have no diverged run",
+        "at_the_edge": ["train.lr"],
+        "tried": tried,
+    }
     inside = tuned | {"chosen": {"train.lr": 0.002}, "at_the_edge": []}
     sweep = {
         "experiment": "quickstart-tuning",
         "fields": ["train.lr"],
         "metric": "valid/loss",
-        "seeds": [1001],
+        "seeds": [1001, 1002],
     }
     edit(folder, tuning=sweep | {"epochs": 0.5, "variants": {"sinusoidal": tuned, "none": inside}})
     assert (
-        "learning rate 0.003, tuned for each variant on valid/loss over 0.001 / 0.002 / 0.004 with train.epochs 0.5 "
-        "and at the edge of this sweep for 1 of 2 variants, schedule"
+        "learning rate 0.003, tuned for each variant on valid/loss over 0.001 / 0.002 / 0.004 with train.epochs 0.5, "
+        "where the best value may be outside for 1 of 2 variants, schedule"
         in setup_line(Analysis(load_frames(folder)))
     )
     paths = write_report(folder, tmp_path / "reports")
-    assert "| sinusoidal | 0.001 (sd 0.500) | 0.002 (sd 0.500) |" in paths.markdown.read_text(
-        encoding="utf-8"
-    )
+    page = paths.markdown.read_text(encoding="utf-8")
+    assert "| sinusoidal | 0.101 (sd 0.141) | 0.102 (sd 0.141) |" in page
+    assert "| lr 0.001 | best mean of 2 seeds; fewer than 4 values have no diverged run |" in page
+    assert "train.epochs 0.5, which is not the length of this study" in page
+    assert "tried with one seed" not in page
     assert paths.html.read_text(encoding="utf-8").count("--shade: 40%") == 2
 
 

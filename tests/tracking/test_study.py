@@ -290,7 +290,11 @@ def test_another_project_with_an_experiment_of_this_name_is_refused_but_not_a_co
 
 @pytest.mark.parametrize("name", ["quickstart", "headtohead studies"])
 def test_an_experiment_that_others_created_is_never_changed(
-    make_experiment: MakeExperiment, store_uri: str, name: str, monkeypatch: pytest.MonkeyPatch
+    make_experiment: MakeExperiment,
+    store_uri: str,
+    store_template: Path,
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     folder = make_experiment(axes={"positional": ["rotary"]})
     client = MlflowClient(store_uri)
@@ -309,7 +313,9 @@ def test_an_experiment_that_others_created_is_never_changed(
     assert [run.info.run_id for run in client.search_runs([theirs])] == [run_id]
     monkeypatch.setenv("H2H_MLFLOW_FOLDER", "mine")
     assert ship(folder, store_uri).complete
-    assert ship(folder, store_uri.replace("mlflow.db", "other.db")).complete
+    other_uri = store_uri.replace("mlflow.db", "other.db")
+    shutil.copyfile(store_template, other_uri.removeprefix("sqlite:///"))
+    assert ship(folder, other_uri).complete
     assert [run.info.run_id for run in client.search_runs([theirs])] == [run_id]
 
 

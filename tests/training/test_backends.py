@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from headtohead.config.builder import resolve
 from headtohead.data import cache_root, prepare
 from headtohead.model import attention, attention_context
-from headtohead.model.members import shape
+from headtohead.model.members import shape_key
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
 from headtohead.training import backends
@@ -496,7 +496,7 @@ def every_entry() -> dict[str, list[dict[str, Any]]]:
         for name in current().entries[family]:
             if name != "embedding-softmax":  # wants targets of d_model tokens
                 raw = {family: {"encoder": name, "decoder": name}}
-                key = shape(tiny(raw))
+                key = shape_key(tiny(raw))
                 found.setdefault(key, {})[name] = raw
     return {" ".join(raws): list(raws.values()) for raws in found.values()}
 

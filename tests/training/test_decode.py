@@ -36,7 +36,7 @@ def model_of(members=2, words=WORDS, **choices):
 def split_of(sources, targets, **more):
     ids = [[np.array(sentence, dtype=np.int32) for sentence in side] for side in (sources, targets)]
     texts = [""] * len(sources)
-    split = Split(*ids, texts, texts, [("",)] * len(sources))
+    split = Split(*ids, texts, texts, [("",)] * len(sources), [])
     return SplitTensors.of(split, torch.device("cpu"), **more)
 
 

@@ -22,7 +22,7 @@ from headtohead.training import evaluate
 from headtohead.training.loop import Evaluation, StackTraining, TrainingEvents
 from headtohead.training.maps import probe_maps
 from headtohead.training.optimise import part_of
-from headtohead.training.results import score_test_split, translations_table
+from headtohead.training.results import score_splits, translations_table
 from made import case_table
 
 CPU = torch.device("cpu")
@@ -186,7 +186,7 @@ def test_no_epoch_leaves_the_weights_as_drawn_and_evaluates_them(tmp_path: Path)
     )
     again.run()
     assert seen[2].metrics == seen[0].metrics
-    assert score_test_split(stack, tiny_data(), decoding_limit=8)(1)[0].metrics["test/loss"] > 0
+    assert score_splits(stack, tiny_data(), decoding_limit=8)(1)[0].metrics["test/loss"] > 0
 
 
 # -- whole recipes, small ----------------------------------------------------------------------
@@ -208,7 +208,14 @@ RECIPES: dict[str, tuple[dict[str, Any], int]] = {
     "by-hand-en-fr": ({}, 1),
 }
 TRANSLATED = {"test/exact_match", "test/bleu", "test/chrf", "test/exact_match_unpadded"}
-FORCED = {"test/loss", "test/perplexity", "test/token_accuracy", "test/loss_unpadded"}
+FORCED = {
+    *(
+        f"{split}/{name}"
+        for split in ("valid", "test")
+        for name in ("loss", "perplexity", "token_accuracy")
+    ),
+    "test/loss_unpadded",
+}
 
 
 @case_table("name", RECIPES, default=1)
@@ -217,7 +224,7 @@ def test_each_notebooks_choices_train_to_the_end(name: str) -> None:
     data = prepare(config.data, cache_root())
     assert find_incompatibility(config, data.record["longest"]) is None
     stack = trained(config, [1, 2], data)
-    results, translations = score_test_split(
+    results, translations, _ = score_splits(
         stack, data, decoding_limit(config, data.longest_target)
     )(1)
     assert stack.progress.step == stack.steps == RECIPES[name][1]
@@ -350,7 +357,7 @@ def test_scores_without_padding_are_computed_only_where_they_can_differ(
     own = evaluate.translate_rows
     monkeypatch.setattr(evaluate, "translate_rows", lambda *given: calls.append(1) or own(*given))
     stack = StackTraining(masked(masking), [1, 2], tiny_data(), torch.device("cpu"))
-    metrics = score_test_split(stack, tiny_data(), decoding_limit=4)(1)[0].metrics
+    metrics = score_splits(stack, tiny_data(), decoding_limit=4)(1)[0].metrics
     assert len(calls) == evaluations
     equal = metrics["test/loss_unpadded"] == metrics["test/loss"]
     assert equal == (evaluations == 1)
@@ -360,7 +367,7 @@ def test_scores_without_padding_are_computed_only_where_they_can_differ(
 def test_a_member_whose_masks_hide_padding_has_its_padded_scores_in_a_mixed_stack() -> None:
     configs = [masked(masking) for masking in ("padding-causal", "causal")]
     stack = StackTraining(configs[0], [1, 2], tiny_data(), torch.device("cpu"), configs=configs)
-    scored = score_test_split(stack, tiny_data(), decoding_limit=4)
+    scored = score_splits(stack, tiny_data(), decoding_limit=4)
     hidden, visible = (scored(member)[0].metrics for member in range(2))
     assert hidden["test/loss_unpadded"] == hidden["test/loss"]
     assert visible["test/loss_unpadded"] != visible["test/loss"]

@@ -68,8 +68,8 @@ class Stacked(nn.Module):
     def used(self):
         return [*self.layer.parameters(), *self.lm_head.parameters()]
 
-    def members_of(self, name):
-        return (0, 1, 2)
+    def owned_parameters(self):
+        return [(name, parameter, (0, 1, 2)) for name, parameter in self.named_parameters()]
 
     def give_gradients(self, step):
         generator = torch.Generator().manual_seed(100 + step)

@@ -23,7 +23,7 @@ from headtohead.config.builder import resolve
 from headtohead.model.geometry import find_geometry, only_length
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.component import Geometry
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import find_attention
 from headtohead.schema.run_config import RunConfig
 
 FIRST_TOKEN = 4
@@ -41,7 +41,7 @@ def attention_pictures(name: str) -> list[HeadBoxes | HeatMaps]:
         config = _config(families)
         weights, mask = untrained_weights(config, role)
         if not boxes:
-            projects = current().attention(name).projects
+            projects = find_attention(name).projects
             boxes.append(_head_boxes(find_geometry(config, role), projects, config.model.d_model))
         masked = weights if mask is None else weights.masked_fill(~mask, torch.nan)
         names = [f"head {head}" for head in range(len(weights))] if len(weights) > 1 else [""]

@@ -14,7 +14,7 @@ from catalogue.small_model import (
     incompatibility,
     small_roles,
 )
-from headtohead.plugins.registry import Registered, current
+from headtohead.plugins.registry import Registered, find_entry
 
 FLEXIBLE_STYLE = "single-head"
 """An attention style that supports every width and every number of heads."""
@@ -60,7 +60,7 @@ class CompatibilityTable:
                 continue
             family, name = second if first == entry else first
             # Reasons that differ only in the class name of the other entry are grouped.
-            reason = reason.replace(current().find(family, name).entry.__name__, "it")
+            reason = reason.replace(find_entry(family, name).entry.__name__, "it")
             names, roles = grouped.setdefault((family, reason), ([], []))
             names += [name] if name not in names else []
             roles += [role] if role not in roles else []

@@ -17,7 +17,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.attention_context import AttentionContext
 from headtohead.model.counting import Operations
-from headtohead.model.dropout import Dropout, DropoutRNG
+from headtohead.model.dropout import Dropout, DropoutRNG, Thresholds
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.component import BuildContext, Component
 from headtohead.plugins.entry import Options
@@ -118,10 +118,10 @@ def _attention(
     if positional is None:
         none = registered("positional", PLAIN_POSITIONAL)
         positional = none(none.Options(), context)
-    no_dropout = Dropout(DropoutRNG([0], torch.device("cpu")), 0, 0.0)
+    no_dropout = Dropout(DropoutRNG([0], torch.device("cpu")), 0, Thresholds(0.0))
     built = style(options, context)
     return MultiHeadAttention(
-        built, positional, "-inf", no_dropout, bias, "xavier", self_attention=role != "cross"
+        built, positional, "-inf", no_dropout, bias, "xavier", is_self_attention=role != "cross"
     )
 
 
@@ -148,7 +148,7 @@ def _attention_flops(part: MultiHeadAttention, sizes: Sizes) -> int | None:
     positions = torch.arange(tokens).unsqueeze(0)
     mask = torch.ones(1, 1, 1, tokens, tokens, dtype=torch.bool)
     context = AttentionContext(positions, positions, mask, declared=frozenset({"shows-the-rest"}))
-    return _flops(lambda: part(x, None if part.self_attention else x, context))
+    return _flops(lambda: part(x, None if part.is_self_attention else x, context))
 
 
 def _embedding_flops(part: Positional, sizes: Sizes, role: str) -> int | None:

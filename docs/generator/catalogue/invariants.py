@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import current, find_attention
 from headtohead.report.render import environment, tidy_markdown
 from headtohead.testing import INVARIANTS
 from headtohead.testing.checks.configurations import compatible_config, role_variants
@@ -14,7 +14,7 @@ from headtohead.testing.invariants import PER_ENTRY, TRAINING
 def invariants_page() -> str:
     """Return the Markdown page of the invariants; nothing is evaluated."""
     styles = sorted(current().entries["attention"])
-    known = [(style, _listed(current().attention(style).known_violations)) for style in styles]
+    known = [(style, _listed(find_attention(style).known_violations)) for style in styles]
     text = (
         environment("catalogue")
         .get_template("invariants.md.j2")

@@ -15,12 +15,12 @@ from catalogue.small_model import (
     small_roles,
 )
 from headtohead.figures.heat_map import ColourRange
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import find_masking
 
 
 def masking_pictures(name: str) -> list[HeatMaps]:
     """Return the mask of each compatible role, on sentences that end in padding."""
-    entry = current().masking(name)
+    entry = find_masking(name)
     masking = entry(entry.Options())
     pictures = []
     for role in small_roles():

@@ -21,7 +21,7 @@ from catalogue.small_model import (
 )
 from headtohead.figures.heat_map import ColourRange
 from headtohead.plugins.positional import Positional
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import find_positional
 
 POSITIONS = tuple(str(position) for position in range(TIME))
 SENTENCES = 8
@@ -32,7 +32,7 @@ PositionalPicture = HeatMaps | Curves | PictureNote
 
 def positional_pictures(name: str) -> list[PositionalPicture]:
     """Return the pictures of an encoding: heat maps first, equal pictures of several roles merged."""
-    entry = current().positional(name)
+    entry = find_positional(name)
     pictures: list[tuple[str, PositionalPicture]] = []
     for role in small_roles():
         if incompatibility(in_role("positional", name, role)) is None:

@@ -1,129 +1,137 @@
-"""The values of single test examples, which make the test examples a source of variance of every interval."""
+"""Values of the groups of examples of a variant, from which the variance between test examples is estimated."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from headtohead.data.metrics import find_metric
 from headtohead.schema.metric import UNPADDED, Metric
+from headtohead.storage.examples import SplitExamples, read_examples
 from headtohead.storage.frames import Frames
-from headtohead.storage.metrics import find
-from headtohead.storage.translations import Translation, translations_of
-from headtohead_judge.contrast import Side
-from headtohead_judge.examples import MIN_GROUPS, Examples
+from headtohead_judge.examples import MIN_GROUPS
 from headtohead_judge.variance import jackknife
 
-MAX_VALUES = 1_000_000
-"""Maximum number of values of test examples over all runs; with more, only the seeds count."""
+MAX_VALUES = 500_000
+"""Maximum number of values of a metric over all runs of an experiment; BLEU takes 20 µs a value."""
 
-NOT_BY_EXAMPLE = "this score is not computed from single test examples"
-NO_VALUES = "runs have no values of single test examples"
-TOO_MANY = f"there are more than {MAX_VALUES:,} values of test examples"
-TOO_FEW = f"there are fewer than {MIN_GROUPS} test examples, or passages of a text"
-OTHER_SCORES = "the scores are not those of the stored values"
+SPLITS = ("valid", "test")
+
+NOT_OF_EXAMPLES = "{metric} is not a score of validation or test examples"
+NOT_STORED = "runs store no values per example of {metric}"
+WITHOUT_FILE = "a run has no values per example"
+TOO_FEW = "there are {number} groups of examples, fewer than {least}"
+TOO_MANY = "there are more than {most:,} values per example"
+OTHER_EXAMPLES = "the runs of a variant have different examples"
+NOT_DEFINED = "the score is not defined without one of the groups of examples"
+OTHER_SCORE = "the scores are not those of the stored values per example"
 
 Floats = NDArray[np.float64]
-Sentences = tuple[tuple[str, tuple[str, ...]], ...]
-"""Sources and references of the test examples of a run."""
 
 
 @dataclass(frozen=True)
 class ExampleValues:
-    """The values of the examples of each test set; none if there is a ``reason`` against them."""
+    """Values of groups of examples.
 
-    test_sets: tuple[Examples[Side], ...] = ()
-    reason: str = ""
+    Args:
+        seeds: The seeds of the rows, ascending: those of all runs of the variant with a score.
+        values: Jackknife values ``[seed, group]``; the mean over the groups of a seed is its score.
+        examples_hash: Equal for two variants if their groups are the same, in the same order; only then may values be
+            subtracted group by group.
+    """
+
+    seeds: tuple[int, ...]
+    values: Floats
+    examples_hash: str
 
 
-def example_values(
-    frames: Frames, metric: str, scores: Mapping[str, Mapping[int, float]]
-) -> ExampleValues:
-    """Return the values of the test examples, or why there are none.
+class _NoValues(Exception):
+    """Why a variant has no values in a metric, as a clause."""
 
-    Every run must have values of at least `MIN_GROUPS` examples, with the score of the run as their mean. Runs with the
-    same examples have the same test set.
+
+def example_values(frames: Frames, slug: str, metric: str) -> ExampleValues | str:
+    """Return the values of the groups of examples of a variant, or as a clause why there are none.
+
+    A group is a passage of a text, sentences that a split keeps together, or a single example. Its value is a
+    jackknife value: for a mean over groups of equal size, the mean of the group.
+
+    There are no values for costs, heads, training metrics and scores without padding; of fewer than `MIN_GROUPS` groups
+    or more than `MAX_VALUES` values over all runs; and if a run stores none, or those of other examples or of another
+    score.
 
     Args:
         frames: The experiment.
-        metric: The metric of the scores.
-        scores: The scores by trained variant and seed.
+        slug: A variant.
+        metric: A metric with its split, such as ``valid/loss`` or ``test/bleu``.
+
+    Raises:
+        HeadToHeadError: If the file of a run is damaged.
+        KeyError: If the experiment has no variant ``slug``.
     """
-    if not _is_by_example(metric):
-        return ExampleValues(reason=NOT_BY_EXAMPLE)
-    num_values = 0
-    test_sets: dict[Sentences, dict[Side, dict[int, Floats]]] = {}
-    for slug, by_seed in scores.items():
-        for seed, score in by_seed.items():
-            rows = translations_of(frames, slug, seed)
-            num_values += len(rows)
-            values = sentence_values(rows, metric) if len(rows) > 1 else None
-            reason = _problem(values, score, num_values)
-            if reason or values is None:
-                return ExampleValues(reason=reason)
-            sentences = tuple((row.source, row.references) for row in rows)
-            values_of_side = test_sets.setdefault(sentences, {}).setdefault(Side(slug, metric), {})
-            values_of_side[seed] = values
-    sets = [Examples(np.arange(len(rows)), values) for rows, values in test_sets.items()]
-    return ExampleValues(tuple(sets))
+    try:
+        return _values(frames, slug, metric)
+    except _NoValues as reason:
+        return str(reason)
 
 
-def _problem(values: Floats | None, score: float, num_values: int) -> str:
-    """Return why the values of a run cannot be used; empty if they can.
+def _values(frames: Frames, slug: str, metric: str) -> ExampleValues:
+    split = metric.partition("/")[0]
+    # With its functions, which a record of an experiment does not have.
+    entry = find_metric(metric) if split in SPLITS and not metric.endswith(UNPADDED) else None
+    if entry is None or entry.pool is None:
+        raise _NoValues(NOT_OF_EXAMPLES.format(metric=metric))
+    scores = frames.scores(slug, metric)
+    rows = frames.rows(slug)
+    folders = {int(seed): frames.folders[str(run)] for run, seed in rows["seed"].items()}
+    hashes = set()
+    values = []
+    for seed, score in scores.items():
+        examples = _examples(folders[seed], split)
+        hashes.add(examples.examples_hash)
+        counts = _counts(examples, entry, metric)
+        if counts.shape[0] * len(frames.runs) > MAX_VALUES:
+            raise _NoValues(TOO_MANY.format(most=MAX_VALUES))
+        values.append(_jackknife(counts, entry, score))
+    if not values:
+        raise _NoValues(WITHOUT_FILE)
+    if len(hashes) > 1:
+        raise _NoValues(OTHER_EXAMPLES)
+    return ExampleValues(tuple(scores), np.array(values), hashes.pop())
 
-    Args:
-        values: The values ``[example]`` of the run; None if it has none.
-        score: The score of the run.
-        num_values: Number of values of this run and all runs before.
-    """
-    if num_values > MAX_VALUES:
-        return TOO_MANY
-    if values is None:
-        return NO_VALUES
-    if len(values) < MIN_GROUPS:
-        return TOO_FEW
-    if not math.isclose(values.mean(), score, rel_tol=1e-6, abs_tol=1e-6):
-        return OTHER_SCORES
-    return ""
+
+def _examples(run: Path, split: str) -> SplitExamples:
+    by_split = read_examples(run)
+    if split not in by_split:
+        raise _NoValues(WITHOUT_FILE)
+    return by_split[split]
 
 
-def _is_by_example(metric: str) -> bool:
-    """Return whether a metric can be computed from counts of single test examples."""
-    entry = of_test_sentences(metric)
-    return entry is not None and entry.per_example is not None and entry.pool is not None
+def _counts(examples: SplitExamples, entry: Metric, metric: str) -> Floats:
+    """Return the counts of at least `MIN_GROUPS` groups, ``[group, count]``."""
+    counts = examples.counts_of(entry)
+    if counts is None:
+        raise _NoValues(NOT_STORED.format(metric=metric))
+    if len(counts) < MIN_GROUPS:
+        raise _NoValues(TOO_FEW.format(number=len(counts), least=MIN_GROUPS))
+    return counts
 
 
-def sentence_values(rows: Sequence[Translation], metric: str) -> Floats | None:
-    """Return values ``[sentence]`` with the score as their mean.
-
-    They are jackknife values; for a mean over sentences, these are the values of the sentences. None for metrics that
-    are not computed from counts of single translations, and for a score that is not defined without one of them.
-
-    Args:
-        rows: Translations of a run; at least two.
-        metric: Name of the metric, with its split.
-    """
-    entry = of_test_sentences(metric)
-    if entry is None or entry.per_example is None or entry.pool is None:
-        return None
-    hypotheses = [row.hypothesis for row in rows]
-    references = tuple(row.references for row in rows)
-    counts = np.asarray(entry.per_example(hypotheses, references))
+def _jackknife(counts: Floats, entry: Metric, score: float) -> Floats:
+    """Return the jackknife values ``[group]`` of a score with these counts ``[group, count]``."""
+    assert entry.pool is not None
     total = counts.sum(axis=0)
     try:
-        score = entry.pool(total.tolist())
-        without_each = [entry.pool((total - row).tolist()) for row in counts]
-    except ArithmeticError:  # the score is not defined without one of the sentences
-        return None
-    values: Floats = jackknife([score], [without_each])[0]
+        of_all = entry.pool(total.tolist())
+        without_each = [entry.pool(others) for others in (total - counts).tolist()]
+    except ArithmeticError as error:
+        raise _NoValues(NOT_DEFINED) from error
+    if not math.isclose(of_all, score, rel_tol=1e-9, abs_tol=1e-9):
+        raise _NoValues(OTHER_SCORE)
+    if not np.isfinite(without_each).all():
+        raise _NoValues(NOT_DEFINED)
+    values: Floats = jackknife([of_all], [without_each])[0]
     return values
-
-
-def of_test_sentences(metric: str) -> Metric | None:
-    """Return a metric of the padded test sentences; None for other data, no padding, or an unknown metric."""
-    if not metric.startswith("test/") or metric.endswith(UNPADDED):
-        return None
-    return find(metric)

@@ -10,22 +10,21 @@ from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import binomtest, fisher_exact
 
-from headtohead.analysis.example_values import (
-    ExampleValues,
-    example_values,
-    of_test_sentences,
-)
+from headtohead.analysis.example_values import example_values
 from headtohead.config.entries import label_options
+from headtohead.data.metrics import find_metric
 from headtohead.planning.variants import comparison_group
-from headtohead.schema.metric import leaf
+from headtohead.schema.metric import UNPADDED, Metric, leaf
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage import states
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import higher_is_better, is_loss, span, stored, unpadded
 from headtohead_judge.collapse import collapsed
 from headtohead_judge.contrast import ScoreTable, Side, shared_seeds
+from headtohead_judge.examples import Examples
 from headtohead_judge.paired_tests import CONFIDENCE, Interval, Summary, summarise
 
 VALID_LOSS = "valid/loss"
@@ -100,21 +99,32 @@ class Scores:
             blocks.append(block)
             for side in block:
                 scores[side] = self._with_collapsed(side)
-        test_sets = () if lengths else self.example_values(metric).test_sets
+        test_sets = () if lengths else self.test_examples(metric).test_sets
         return ScoreTable(scores, tuple(blocks), examples=test_sets)
 
     @cached_property
-    def example_values(self) -> Callable[[str], ExampleValues]:
-        """Return the values of single test examples in a metric, of all trained variants, or why there are none."""
-        return cache(self._read_example_values)
+    def test_examples(self) -> Callable[[str], TestExamples]:
+        """Return the values of single examples in a metric, of all trained variants with scores."""
+        return cache(self._read_test_examples)
 
-    def _read_example_values(self, metric: str) -> ExampleValues:
-        scores = {}
+    def _read_test_examples(self, metric: str) -> TestExamples:
+        test_sets: dict[str, dict[Side, dict[int, NDArray[np.float64]]]] = {}
+        num_groups = {}
+        reasons = {}
         for slug in dict.fromkeys(map(self.frames.trained, self.frames.by_slug)):
-            by_seed = self.frames.scores(slug, metric)
-            if by_seed:
-                scores[slug] = by_seed
-        return example_values(self.frames, metric, scores)
+            if not self.frames.scores(slug, metric):
+                continue
+            found = example_values(self.frames, slug, metric)
+            if isinstance(found, str):
+                reasons[slug] = found
+                continue
+            by_seed = dict(zip(found.seeds, found.values, strict=True))
+            test_sets.setdefault(found.examples_hash, {})[Side(slug, metric)] = by_seed
+            num_groups[found.examples_hash] = found.values.shape[1]
+        examples = []
+        for sha256, values in test_sets.items():
+            examples.append(Examples(np.arange(num_groups[sha256]), values))
+        return TestExamples(tuple(examples), reasons)
 
     def _with_collapsed(self, side: Side) -> dict[int, float]:
         """Return the scores of a side by seed, NaN for collapsed runs."""
@@ -363,6 +373,18 @@ class Scores:
         return scores_all and self.frames.same_data((slug, self.frames.baseline))
 
 
+class TestExamples(NamedTuple):
+    """The values of single test examples in a metric.
+
+    Attributes:
+        test_sets: The values of the variants that are tested on the same examples, for each test set.
+        reasons: Why a trained variant has no values, by its slug.
+    """
+
+    test_sets: tuple[Examples[Side], ...]
+    reasons: Mapping[str, str]
+
+
 class Collapse(NamedTuple):
     """How many of a variant's runs collapsed: rate with exact interval, p against the baseline (Fisher), and scores."""
 
@@ -515,3 +537,13 @@ def pooled_scores(
             totals = np.array(counts).sum(axis=0)
             scores[int(seed)] = known.pool(totals.tolist())
     return scores
+
+
+def of_test_sentences(metric: str) -> Metric | None:
+    """Return a metric of the padded test sentences with its functions.
+
+    None for other data, no padding, or a metric that no registered dataset declares.
+    """
+    if not metric.startswith("test/") or metric.endswith(UNPADDED):
+        return None
+    return find_metric(metric)

@@ -12,61 +12,94 @@ import pandas as pd
 from headtohead.analysis.scores import Scores
 from headtohead.config.labels import listed, text, title_part
 from headtohead.planning.variants import SIZE_AXIS
-from headtohead.storage.experiment import TuningRecord, VariantRecord
+from headtohead.storage.experiment import VariantRecord
 from headtohead.storage.metrics import higher_is_better
+from headtohead.storage.tuning import Rule, TuningRecord
 
 LEARNING_RATE = "train.lr"
+
+
+COLUMNS = ["variant", "panel", "x", "mean", "sd"]
 
 
 @dataclass(frozen=True)
 class Sweep:
     """A sweep of the number ``field``.
 
-    ``rows`` have ``variant``, ``panel`` (its size), ``x``, ``mean`` and ``sd`` over seeds, and whether the mean is the
-    ``best`` of the variant.
+    ``rows`` have ``variant``, ``panel`` (its size), ``x``, and ``mean`` and ``sd`` over seeds. ``chosen`` has the same
+    columns without ``sd``: of ``tune``, the value that each variant is trained with and its mean, or the parabola at a
+    value between those of the sweep; of an axis, each value with the best mean.
     """
 
     field: str
     metric: str
     rows: pd.DataFrame
+    chosen: pd.DataFrame
+    is_tuned: bool
 
     @property
     def sentence(self) -> str:
-        """The setting of each variant with the best mean, or the settings that share it."""
+        """The chosen value of each variant, or of an axis the values that share the best mean."""
         texts = []
-        for (variant, panel), rows in self.rows.groupby(["variant", "panel"], sort=False):
-            best = [text(x) for x in rows["x"][rows["best"]]]
+        for variant, panel in (
+            self.rows[["variant", "panel"]].drop_duplicates().itertuples(index=False)
+        ):
+            is_line = (self.chosen["variant"] == variant) & (self.chosen["panel"] == panel)
+            best = [text(x) for x in self.chosen.loc[is_line, "x"]]
             name = f"{variant} · {panel}" if panel else variant
             shared = ", which share the best mean" if len(best) > 1 else ""
             texts.append(f"{name} {listed(best)}{shared}")
-        return f"Best {self.field}: {'; '.join(texts)}."
+        verb = "Chosen" if self.is_tuned else "Best"
+        return f"{verb} {self.field}: {'; '.join(texts)}."
 
 
 def sweep(scores: Scores) -> Sweep | None:
     """Return the sweep of ``tune``, else of the axis ``train.lr``; None without two numbers of a single field."""
     record = scores.frames.record.tuning
     if record and record.variants and len(record.fields) == 1:
-        (field,) = record.fields
-        return _swept(field, record.metric, _tuning_rows(scores, record, field))
-    return _swept(LEARNING_RATE, scores.metric, _axis_rows(scores))
+        return _tuning_sweep(scores, record)
+    return _axis_sweep(scores)
+
+
+def _tuning_sweep(scores: Scores, record: TuningRecord) -> Sweep | None:
+    """Return the sweep of ``tune`` over its only field."""
+    (field,) = record.fields
+    rows: list[_Row] = []
+    chosen: list[_Row] = []
+    for slug, variant in scores.frames.by_slug.items():
+        if slug not in record.variants:
+            continue
+        tuned = record.variants[slug]
+        panel = _panel(variant)
+        name = variant.title.removesuffix(f" · {panel}")
+        for trial in tuned.tried:
+            if trial.mean is not None:
+                row = (name, panel, trial.values[field], trial.mean, trial.sd or math.nan)
+                rows.append(row)
+                if tuned.rule != Rule.CURVE and trial.values == tuned.chosen:
+                    chosen.append(row)
+        if tuned.rule == Rule.CURVE and tuned.curve is not None:
+            value = float(str(tuned.chosen[field]))
+            chosen.append((name, panel, value, tuned.curve.at(value), math.nan))
+    table = _table(rows)
+    if table is None:
+        return None
+    return Sweep(field, record.metric, table, pd.DataFrame(chosen, columns=COLUMNS), True)
 
 
 _Row = tuple[str, str, Any, float, float]
 """The variant, its size, the value, and the mean and standard deviation of the score."""
 
 
-def _tuning_rows(scores: Scores, record: TuningRecord, field: str) -> list[_Row]:
-    """Return a row for each trial of ``tune`` with a score."""
-    rows: list[_Row] = []
-    for slug, variant in scores.frames.by_slug.items():
-        if slug not in record.variants:
-            continue
-        panel = _panel(variant)
-        name = variant.title.removesuffix(f" · {panel}")
-        for trial in record.variants[slug].tried:
-            if trial.mean is not None:
-                rows.append((name, panel, trial.values[field], trial.mean, trial.sd or math.nan))
-    return rows
+def _axis_sweep(scores: Scores) -> Sweep | None:
+    """Return the sweep of the axis of learning rates."""
+    table = _table(_axis_rows(scores))
+    if table is None:
+        return None
+    means = table.groupby(["variant", "panel"])["mean"]
+    best = means.transform("max" if higher_is_better(scores.metric) else "min")
+    chosen = table[table["mean"] == best]
+    return Sweep(LEARNING_RATE, scores.metric, table, chosen, False)
 
 
 def _axis_rows(scores: Scores) -> list[_Row]:
@@ -91,12 +124,9 @@ def _panel(variant: VariantRecord) -> str:
     return title_part(SIZE_AXIS, variant.axes[SIZE_AXIS])
 
 
-def _swept(field: str, metric: str, rows: Sequence[_Row]) -> Sweep | None:
-    """Return the sweep of these rows; None unless they have at least two values, all of them numbers."""
-    table = pd.DataFrame(rows, columns=["variant", "panel", "x", "mean", "sd"])
+def _table(rows: Sequence[_Row]) -> pd.DataFrame | None:
+    """Return these rows by ascending value; None unless they have at least two values, all of them numbers."""
+    table = pd.DataFrame(rows, columns=COLUMNS)
     if table["x"].nunique() < 2 or not pd.api.types.is_numeric_dtype(table["x"]):
         return None
-    table = table.sort_values("x", kind="stable")
-    means = table.groupby(["variant", "panel"])["mean"]
-    table["best"] = table["mean"] == means.transform("max" if higher_is_better(metric) else "min")
-    return Sweep(field, metric, table)
+    return table.sort_values("x", kind="stable")

@@ -89,10 +89,10 @@ def uncertainty(scores: Scores, contrasts: Sequence[ContrastResult]) -> Uncertai
     if len(seeds) < 2:
         return None
     table = score_matrix([*scores_of_slug.values()], seeds)
-    values = scores.example_values(scores.metric)
+    examples = scores.test_examples(scores.metric)
     variances = []
     num_groups = 0
-    for test_set in values.test_sets:
+    for test_set in examples.test_sets:
         for slug, by_seed in scores_of_slug.items():
             side = Side(slug, scores.metric)
             if side in test_set.values and len(by_seed) > 1:
@@ -112,7 +112,7 @@ def uncertainty(scores: Scores, contrasts: Sequence[ContrastResult]) -> Uncertai
         num_groups=num_groups,
         correlation=intraclass_correlation(table),
         contrasts=tuple(results),
-        reason=values.reason,
+        reason=examples.reasons.get(scores.frames.trained(scores.frames.baseline), ""),
     )
 
 

@@ -82,10 +82,9 @@ def interval_caption(analysis: Analysis, contrasts: Sequence[ContrastResult]) ->
 
 def _seeds_only(analysis: Analysis, contrasts: Sequence[ContrastResult], *, is_all: bool) -> str:
     """Return why test examples are no source of variance of some contrasts, or of all of a table."""
-    first = contrasts[0]
-    reason = SEVERAL_SCORES
-    if len(first.trained.score_kinds) == 1 and not first.trained.sides[0].lengths:
-        reason = analysis.example_values(first.metric).reason or reason
+    sides = contrasts[0].trained.sides
+    reasons = [analysis.test_examples(side.metric).reasons.get(side.variant) for side in sides]
+    reason = next((reason for reason in reasons if reason), SEVERAL_SCORES)
     if is_all:
         return SEEDS_ONLY.format(reason=reason)
     names = listed([contrast_name(analysis, contrast) for contrast in contrasts], most=MAX_NAMED)

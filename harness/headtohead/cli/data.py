@@ -154,11 +154,11 @@ def _config(target: str, overrides: Sequence[str]) -> DataConfig:
     """Return the data section of a dataset, or of the baseline of an experiment file."""
     from headtohead.config.loading import load_file
     from headtohead.planning.design import expand
-    from headtohead.plugins.registry import current
+    from headtohead.plugins.registry import find_dataset
     from headtohead.testing.checks.entries import dataset_config
 
     if not target.endswith((".yaml", ".yml")):
-        current().dataset(target)  # its error lists the datasets
+        find_dataset(target)  # its error lists the datasets
         return dataset_config(target, overrides)
     loaded = load_file(target, overrides, max_runs=sys.maxsize)
     if not any(block.between for block in loaded.file.design):

@@ -51,7 +51,7 @@ def command(dataset: str, file: Path | None, overrides: tuple[str, ...]) -> None
     from headtohead.config.reference import meaning
     from headtohead.data import cache_root, read_corpus
     from headtohead.errors import HeadToHeadError
-    from headtohead.plugins.registry import current
+    from headtohead.plugins.registry import find_dataset
 
     load_plugins()
     if Path(dataset).is_file():
@@ -59,7 +59,7 @@ def command(dataset: str, file: Path | None, overrides: tuple[str, ...]) -> None
         raise HeadToHeadError(
             f"'{dataset}' is a file; type h2h new-experiment text {name}, or pairs {name}"
         )
-    options = current().dataset(dataset).Options.model_fields
+    options = find_dataset(dataset).Options.model_fields
     given: dict[str, Any] = {"file": str(file)} if file else dict(EXAMPLES.get(dataset, {}))
     for override in map(read_override, overrides):
         given[".".join(override.path).removeprefix("data.")] = override.value

@@ -53,7 +53,7 @@ def _print_entry(entry: Registered) -> None:
     import sys
 
     from headtohead.config.reference import option_rows
-    from headtohead.plugins.registry import current
+    from headtohead.plugins.registry import find_recipe
     from headtohead.storage.record import leaves
 
     # The docstring of the module names paper and section.
@@ -70,7 +70,7 @@ def _print_entry(entry: Registered) -> None:
         [[*row] for row in option_rows(entry.entry.Options)],
     )
     if entry.family == "recipe":
-        recipe = leaves(current().recipe(entry.name).config)
+        recipe = leaves(find_recipe(entry.name).config)
         columns, rows = (
             ["field", "value"],
             [[name, json.dumps(x, ensure_ascii=False)] for name, x in recipe],

@@ -23,7 +23,7 @@ from headtohead.config.validation_errors import checked, section_of, suggest_fie
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.plugins.entry import Entry
 from headtohead.plugins.families import COMPONENTS, FAMILIES, Family
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import current, find_dataset, find_entry, find_recipe
 from headtohead.schema.run_config import (
     QUIRKS,
     SECTIONS,
@@ -109,7 +109,7 @@ class ConfigBuilder:
         if not isinstance(name, str):
             raise location.error(f"expected the name of a recipe, got {shown(name)}")
         self._entry("recipe", name, location)
-        self.merge(current().recipe(name).config, SourceLocation(Source(f"recipe '{name}'")))
+        self.merge(find_recipe(name).config, SourceLocation(Source(f"recipe '{name}'")))
 
     def assign(self, path: tuple[str, ...], value: Any, location: SourceLocation) -> None:
         """Set a field, a component, a role or an option, or merge a mapping into a section."""
@@ -328,7 +328,7 @@ class ConfigBuilder:
     def _entry(self, family: str, name: str, location: SourceLocation) -> type[Entry]:
         """Return a registered entry; an unknown name is an error at ``location``."""
         try:
-            return current().find(family, name).entry
+            return find_entry(family, name).entry
         except HeadToHeadError as error:
             raise location.error(str(error)) from error
 
@@ -401,7 +401,7 @@ class ConfigBuilder:
         for name, section in SECTIONS.items():
             sections[name] = self._checked(section, raw[name], name)
         sections["model"] = _complete_model(sections["model"])
-        options_class = current().dataset(self.dataset).Options
+        options_class = find_dataset(self.dataset).Options
         parsed = self._checked(options_class, data_options, "data", "options")
         sections["data"] = sections["data"].model_copy(update={"options": parsed})
         for place, family in SECTION_ENTRIES.items():
@@ -437,7 +437,7 @@ class ConfigBuilder:
 
     def _raw_sections(self) -> dict[str, dict[str, Any]]:
         """Return the fields of each section as written, with the defaults of the dataset."""
-        dataset = current().dataset(self.dataset)
+        dataset = find_dataset(self.dataset)
         raw = {}
         for name in SECTIONS:
             raw[name] = {**dataset.defaults.get(name, {}), **self.nested(name)}
@@ -467,7 +467,7 @@ class ConfigBuilder:
 
     def _built(self, family: Family, chosen: Mapping[str, Any], *path: str) -> EntryConfig:
         """Return the entry at a path with parsed options, and the entries of the next layers."""
-        options_class = current().find(family.name, chosen["name"]).entry.Options
+        options_class = find_entry(family.name, chosen["name"]).entry.Options
         options = self._checked(options_class, chosen.get("options", {}), *path, "options")
         entry = EntryConfig(name=chosen["name"], options=options)
         later = []
@@ -479,7 +479,7 @@ class ConfigBuilder:
 
     def _check_option_names(self) -> None:
         """Raise an error if an option is not one of the dataset's."""
-        known = current().dataset(self.dataset).Options.model_fields
+        known = find_dataset(self.dataset).Options.model_fields
         for name in self.nested("data", "options"):
             if name not in known:
                 hint = self._owners("dataset", name)
@@ -496,7 +496,7 @@ class ConfigBuilder:
         section: type[BaseModel] | None = DataConfig
         fields = path[1:]
         if is_dataset_option(path):
-            section = current().dataset(self.dataset).Options
+            section = find_dataset(self.dataset).Options
             fields = path[2:]
         info = None
         for name in fields:

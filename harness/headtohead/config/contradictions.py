@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from headtohead.config.source_location import FieldPath
 from headtohead.errors import nearest
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import find_dataset
 from headtohead.schema.run_config import NOTHING_HELD_OUT, RunConfig, SpecialTokens
 
 Contradiction = tuple[FieldPath, str]
@@ -52,7 +52,7 @@ def _all_embeddings_tied_with_two_vocabularies(config: RunConfig) -> Contradicti
 
 def _field_that_the_dataset_ignores(config: RunConfig) -> Contradiction | None:
     data = config.data
-    dataset = current().dataset(data.dataset)
+    dataset = find_dataset(data.dataset)
     defaults = {"normalise": dataset.normalise, **dataset.defaults.get("data", {})}
     for dotted, advice in dataset.unused.items():
         _, _, name = dotted.rpartition(".")
@@ -74,7 +74,7 @@ def _special_tokens_without_a_file(config: RunConfig) -> Contradiction | None:
 
 def _option_of_another_split(config: RunConfig) -> Contradiction | None:
     data = config.data
-    split_of = current().dataset(data.dataset).of_split
+    split_of = find_dataset(data.dataset).of_split
     for name, field in type(data.options).model_fields.items():
         split = split_of.get(name, data.split)
         if split != data.split and getattr(data.options, name) != field.default:
@@ -85,7 +85,7 @@ def _option_of_another_split(config: RunConfig) -> Contradiction | None:
 
 def _unknown_split(config: RunConfig) -> Contradiction | None:
     data = config.data
-    splits = (*current().dataset(data.dataset).splits, NOTHING_HELD_OUT)
+    splits = (*find_dataset(data.dataset).splits, NOTHING_HELD_OUT)
     if data.split in splits:
         return None
     hint = nearest(data.split, splits)

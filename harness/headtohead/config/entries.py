@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, cast
@@ -14,19 +14,20 @@ from headtohead.plugins.families import COMPONENTS
 from headtohead.plugins.process_state import unchanged_process
 from headtohead.plugins.quirk import Quirk
 from headtohead.plugins.reads import declared_reads
-from headtohead.plugins.registry import Registered, current
+from headtohead.plugins.registry import Registered, current, find_entries, find_entry
 from headtohead.plugins.watched_reads import WatchedReads, code_of, require_declared
 from headtohead.schema.run_config import EntryConfig, RunConfig
 from headtohead.schema.sections import Options
+
+KnownEntries = Mapping[str, Mapping[str, Registered]]
+"""The registered entries by family and name."""
 
 
 def entries_of(config: RunConfig) -> Iterator[tuple[str, EntryConfig]]:
     """Yield family and entry of the dataset, of every component's role and layer, and of the entries of sections."""
     yield "dataset", EntryConfig(name=config.data.dataset, options=config.data.options)
-    for family in COMPONENTS:
-        for chosen in getattr(config, family).by_role().values():
-            for entry in chosen.pattern:
-                yield family, entry
+    for family, _, entry in config.component_entries():
+        yield family, entry
     for (section, field), section_family in SECTION_ENTRIES.items():
         yield section_family.name, getattr(getattr(config, section), field)
     for name, options in config.quirks.items():
@@ -50,30 +51,58 @@ def label_options(config: RunConfig) -> dict[str, dict[str, Any]]:
     return changing
 
 
+def named_entries(config: RunConfig) -> list[Registered]:
+    """Return the entries that a configuration names, in the order of `entries_of`.
+
+    Raises:
+        HeadToHeadError: If one is not registered.
+    """
+    return find_entries([(family, chosen.name) for family, chosen in entries_of(config)])
+
+
+def names_built_in_only(config: RunConfig) -> bool:
+    """Return whether headtohead provides all entries that a configuration names."""
+    entries = current().entries
+    for family, chosen in entries_of(config):
+        registered = entries[family].get(chosen.name)
+        if registered is None or not registered.is_built_in:
+            return False
+    return True
+
+
 def plugins_of(config: RunConfig) -> list[Registered]:
     """Return the entries that a configuration uses, including the entries that these depend on, with what they read.
 
     Raises:
         HeadToHeadError: If a file that an entry declares to read is missing.
     """
-    find = current().find
-    options_of: dict[tuple[str, str], list[Options]] = {}
-    for family, chosen in entries_of(config):
-        options_of.setdefault((family, chosen.name), []).append(chosen.options)
-        for name in find(family, chosen.name).entry.depends_on(chosen.options):
-            default_options = find(family, name).entry.Options()
-            options_of.setdefault((family, name), []).append(default_options)
-    return [_with_reads(find(family, name), used) for (family, name), used in options_of.items()]
+    options_of: dict[Registered, list[Options]] = {}
+    for family, chosen in _distinct(entries_of(config)):
+        registered = find_entry(family, chosen.name)
+        options_of.setdefault(registered, []).append(chosen.options)
+        for name in registered.entry.depends_on(chosen.options):
+            part = find_entry(family, name)
+            options_of.setdefault(part, []).append(part.entry.Options())
+    return [_with_reads(registered, used) for registered, used in options_of.items()]
+
+
+def _distinct(entries: Iterable[tuple[str, EntryConfig]]) -> list[tuple[str, EntryConfig]]:
+    """Return entries without repetitions: most roles have the same entries."""
+    distinct: list[tuple[str, EntryConfig]] = []
+    for family_and_entry in entries:
+        if family_and_entry not in distinct:
+            distinct.append(family_and_entry)
+    return distinct
 
 
 def _with_reads(registered: Registered, used_options: Sequence[Options]) -> Registered:
     """Return an entry with what it reads with any of these options."""
+    if not registered.entry.reads:
+        return registered
     reads = {}
     for options in used_options:
         for read in declared_reads(registered.entry, options):
             reads[read.name] = read
-    if not reads:
-        return registered
     return replace(registered, reads=tuple(reads.values()))
 
 
@@ -121,29 +150,30 @@ def parsed_options(config: RunConfig, run: str) -> RunConfig:
         HeadToHeadError: With the first entry that is not registered and how to register it, or the first option
             that its entry refuses.
     """
+    known = current().entries
     dataset = EntryConfig(name=config.data.dataset, options=config.data.options)
-    options = _parsed("dataset", dataset, run).options
+    options = _parsed("dataset", dataset, run, known).options
     update: dict[str, Any] = {"data": config.data.model_copy(update={"options": options})}
     for family in COMPONENTS:
         roles = getattr(config, family)
         parsed_roles = {}
         for role, chosen in roles.by_role().items():
-            parsed_roles[role] = _parsed(family, chosen, run)
+            parsed_roles[role] = _parsed(family, chosen, run, known)
         update[family] = roles.model_copy(update=parsed_roles)
     for (section, field), section_family in SECTION_ENTRIES.items():
         fields = update.get(section, getattr(config, section))
-        parsed = _parsed(section_family.name, getattr(fields, field), run)
+        parsed = _parsed(section_family.name, getattr(fields, field), run, known)
         update[section] = fields.model_copy(update={field: parsed})
     quirks = {}
     for name, options in config.quirks.items():
-        quirks[name] = _parsed("quirk", EntryConfig(name=name, options=options), run).options
+        quirks[name] = _parsed("quirk", EntryConfig(name=name, options=options), run, known).options
     update["quirks"] = quirks
     return config.model_copy(update=update)
 
 
-def _parsed(family: str, chosen: EntryConfig, run: str) -> EntryConfig:
+def _parsed(family: str, chosen: EntryConfig, run: str, known: KnownEntries) -> EntryConfig:
     """Return an entry of a record, and those of the next layers, with options of the entry's class."""
-    registered = current().entries[family].get(chosen.name)
+    registered = known[family].get(chosen.name)
     if registered is None:
         raise HeadToHeadError(
             f"run '{run}' uses {family} '{chosen.name}', which no plugin registers here; load the "
@@ -156,5 +186,5 @@ def _parsed(family: str, chosen: EntryConfig, run: str) -> EntryConfig:
         )
     except HeadToHeadError as error:
         raise HeadToHeadError(f"{error}; restore it, or move its folder away") from error
-    later = tuple(_parsed(family, next_entry, run) for next_entry in chosen.next_layers)
+    later = tuple(_parsed(family, next_entry, run, known) for next_entry in chosen.next_layers)
     return EntryConfig(name=chosen.name, options=options, next_layers=later)

@@ -57,14 +57,19 @@ def run_hashes(identity: Mapping[str, Any], seeds: Iterable[int]) -> list[str]:
 
 def identity_fields(section: BaseModel) -> dict[str, Any]:
     """Return the hashed fields of a section, nested sections and parsed options included."""
+    return _hashed(section, section.model_dump(mode="json"))
+
+
+def _hashed(section: BaseModel, dumped: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the hashed fields of a section from all of its fields as JSON has them."""
     assert not section.model_extra, (
         "the class of the entry, which parses recorded options, decides what is hashed"
     )
     fields = type(section).model_fields
     hashed = {}
-    for name, plain in section.model_dump(mode="json").items():
+    for name, plain in dumped.items():
         if any(isinstance(marker, NotHashed) for marker in fields[name].metadata):
             continue
         value = getattr(section, name)
-        hashed[name] = identity_fields(value) if isinstance(value, BaseModel) else plain
+        hashed[name] = _hashed(value, plain) if isinstance(value, BaseModel) else plain
     return hashed

@@ -10,7 +10,7 @@ from typing import Any
 
 from headtohead.config.builder import SECTION_ENTRIES
 from headtohead.plugins.families import COMPONENTS
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import find_entry
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import QUIRKS, SHORTHANDS, EntryConfig, PerSide, RunConfig
 
@@ -50,7 +50,7 @@ def value_at(config: RunConfig, path: tuple[str, ...]) -> Any:
 
 def _quirk_value(config: RunConfig, name: str, option: str | None = None) -> Any:
     """Return the value of an option of a quirk, or all options; the defaults if the configuration lacks the quirk."""
-    options = config.quirks.get(name) or current().find("quirk", name).entry.Options()
+    options = config.quirks.get(name) or find_entry("quirk", name).entry.Options()
     values = options.model_dump(mode="json")
     if option is None:
         return values
@@ -91,7 +91,7 @@ def label_at(config: RunConfig, path: tuple[str, ...]) -> Scalar:
             return entry_label(section.decoder)
         return _family_label(path[0], section)
     if path[0] in COMPONENTS and path[1] in ROLES and path[2:] in ((), ("name",)):
-        return entry_label(section.role(path[1]))
+        return entry_label(getattr(section, path[1]))
     if path in SECTION_ENTRIES:
         return entry_label(getattr(section, path[1]))
     return scalar(value_at(config, path))
@@ -116,7 +116,7 @@ def _family_label(family: str, roles: PerSide) -> str:
         if role not in entries:
             continue
         name = entries[role].name
-        defaults = current().find(family, name).entry.role_defaults
+        defaults = find_entry(family, name).entry.role_defaults
         selected = [role for role in labels if defaults.get(role, name) == name]
         if not selected:
             continue

@@ -216,7 +216,7 @@ def refuse_many_runs(
     tuning = ""
     if file.tune:
         tuning = f", tuned with {settings:,} settings × {file.tune_seeds:,} seeds"
-        tuning += " and without further values beyond an edge,"
+        tuning += " and without further values and seeds,"
     raise HeadToHeadError(
         f"{path}: {_counted(variants, 'variant')} × {_counted(seeds, 'seed')}{tuning} are {runs:,} runs, more than the "
         f"limit of {max_runs:,}; vary fewer values, or raise the limit: --max-runs {runs}"

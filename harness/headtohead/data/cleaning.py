@@ -147,7 +147,7 @@ def _check_labelled(pairs: list[Pair], corpus: Corpus, config: DataConfig) -> No
 
 def _groups(pairs: list[Pair], corpus: Corpus, config: DataConfig) -> Labels:
     """Return the group of each pair: pairs with a common source, group or, if it joins them, target."""
-    if config.split in ("row", NOTHING_HELD_OUT):
+    if config.split == "row":
         return np.arange(len(pairs), dtype=np.int64)
     keys = []
     if corpus.has_sources:

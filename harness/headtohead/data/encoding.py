@@ -127,14 +127,15 @@ class _Encoder:
         Raises:
             HeadToHeadError: If no pair is left.
         """
-        pairs = [self.cleaned.pairs[row] for row in rows.tolist()]
         if self.cleaned.is_labelled:
-            return self._labelled_split(part, pairs, words)
+            return self._labelled_split(part, rows, words)
         source = self._ids("source", words["source"])
         target = self._ids("target", words["target"])
         dropped = self.cleaned.dropped
-        split = Split([], [], [], [], [])
-        for pair, source_ids, target_ids in zip(pairs, source, target, strict=True):
+        split = Split([], [], [], [], [], [])
+        groups = _numbered(self.cleaned.groups[rows])
+        pairs = [self.cleaned.pairs[row] for row in rows.tolist()]
+        for pair, group, source_ids, target_ids in zip(pairs, groups, source, target, strict=True):
             lacks_source = self.cleaned.corpus.has_sources and not len(source_ids)
             if lacks_source or not len(target_ids):
                 dropped["no_known_word"] = dropped.get("no_known_word", 0) + 1
@@ -144,6 +145,7 @@ class _Encoder:
             split.source_text.append(pair.source)
             split.target_text.append(pair.target)
             split.references.append(self._accepted(pair, part))
+            split.groups.append(group)
         if not len(split):
             raise HeadToHeadError(
                 f"no pair of {part} has a word of the vocabularies ({dropped['no_known_word']} pairs dropped); "
@@ -151,7 +153,7 @@ class _Encoder:
             )
         return split
 
-    def _labelled_split(self, part: str, pairs: Sequence[Pair], words: Sentences) -> Split:
+    def _labelled_split(self, part: str, rows: Labels, words: Sentences) -> Split:
         """Return the split of sequences with labels: the decoder reads the sources, and the targets are the labels.
 
         No sequence is dropped: the settings of labelled sequences give every word an id.
@@ -160,7 +162,9 @@ class _Encoder:
         label_ids = [vocabulary.encode(sentence) for sentence in words["target"]]
         sequences = self._ids("target", words["source"])
         labels: list[Ids] = []
-        split = Split([], sequences, [], [], [], labels)
+        groups = _numbered(self.cleaned.groups[rows])
+        split = Split([], sequences, [], [], [], groups, labels)
+        pairs = [self.cleaned.pairs[row] for row in rows.tolist()]
         for pair, sequence, ids in zip(pairs, sequences, label_ids, strict=True):
             split.source.append(np.array([], dtype=np.int32))
             split.source_text.append(_with_brackets(pair))
@@ -188,6 +192,13 @@ class _Encoder:
         targets = self.references[pair.source, pair.labelled]
         further = [target for target in targets if target != pair.target]
         return (pair.target, *further)
+
+
+def _numbered(groups: Labels) -> list[int]:
+    """Return the groups of pairs with numbers from 0, in the order of their numbers in the corpus."""
+    _, numbers = np.unique(groups, return_inverse=True)
+    in_this_part: list[int] = numbers.reshape(-1).tolist()
+    return in_this_part
 
 
 def _with_brackets(pair: Pair) -> str:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.dataset import Dataset
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import current, find_dataset
 from headtohead.schema.metric import HOST, UNPADDED, Metric, leaf
 
 References = tuple[tuple[str, ...], ...]
@@ -117,7 +117,7 @@ def task_metrics(dataset: str | type[Dataset]) -> tuple[Metric, ...]:
         HeadToHeadError: If a metric has a name that headtohead uses for another metric.
     """
     if isinstance(dataset, str):
-        dataset = current().dataset(dataset)
+        dataset = find_dataset(dataset)
     for metric in dataset.metrics:
         name = metric.name
         is_taken = KNOWN.get(name, metric) is not metric

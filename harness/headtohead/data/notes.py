@@ -102,7 +102,9 @@ def dropped_pairs(facts: Facts) -> list[str]:
 
 
 def large_group(facts: Facts) -> list[str]:
-    """Return a note if a large group of connected sentences fits into no part but train."""
+    """Return a note if a large group of connected sentences fits into no part but train; none for a text."""
+    if facts.cleaned.is_text or facts.config.split == NOTHING_HELD_OUT:
+        return []
     sizes = {part: len(rows) for part, rows in facts.parts.items()}
     total = sum(sizes.values())
     largest = int(np.bincount(facts.cleaned.groups[facts.parts["train"]]).max())

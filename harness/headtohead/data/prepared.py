@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -26,6 +26,10 @@ class Split:
     ``references`` holds, for each pair, its own translation followed by all other translations of
     the source sentence in the corpus; in train only its own.
 
+    ``groups`` holds, for each pair, the number of its group in this part, from 0. The pairs of a group may depend on
+    each other: the blocks of a passage of a text, and sentences that a split keeps together. With ``data.split: row``
+    every pair is a group.
+
     A sequence with labels has no source ids. ``target`` has the ids of the sequence and ``labels`` the id that each of
     them predicts, or `IGNORE_INDEX`. As text, ``source_text`` is the sequence with its labelled words in brackets, and
     ``target_text`` the labels. Without ``labels``, every target token predicts the next one.
@@ -36,6 +40,7 @@ class Split:
     source_text: list[str]
     target_text: list[str]
     references: list[tuple[str, ...]]
+    groups: list[int]
     labels: list[Ids] | None = None
 
     @property
@@ -50,6 +55,18 @@ class Split:
     def ids(self, side: Side) -> list[Ids]:
         """Return the ids of each sentence of a side."""
         return self.source if side == "source" else self.target
+
+    def examples_hash(self, rows: Sequence[int]) -> str:
+        """Return the sha256 of the texts and the groups of all pairs, and of the numbers of the pairs with outputs.
+
+        Runs with an equal hash have values of the same examples, also if their vocabularies or training parts differ.
+        """
+        digest = hashlib.sha256()
+        for texts in (self.source_text, self.target_text):
+            _add_texts(digest, texts)
+        _add_texts(digest, map(str, self.groups))
+        _add_texts(digest, map(str, rows))
+        return digest.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -112,30 +129,32 @@ class PreparedData:
 def data_hash(
     splits: Mapping[str, Split], tokenisers: Mapping[Side, Tokeniser], reads: str = ""
 ) -> str:
-    """Return the sha256 of everything a result can depend on: vocabularies, ids and texts.
+    """Return the sha256 of everything a result can depend on: vocabularies, ids, texts and groups.
 
     ``reads`` stands for the declared files and variables of the dataset: its metrics may depend on them.
     """
     digest = hashlib.sha256()
-
-    def add(*texts: str) -> None:
-        for text in texts:
-            digest.update(text.encode("utf-8", "surrogatepass") + b"\x1e")
-        digest.update(b"\x1d")
-
     for side in SIDES:
         unit = tokenisers[side].unit
-        add(*tokenisers[side].vocabulary.words)
+        _add_texts(digest, tokenisers[side].vocabulary.words)
         rules = "characters" if unit.name == "character" else unit.subwords
-        add(unit.normalise, rules or "")
+        _add_texts(digest, [unit.normalise, rules or ""])
     for part in sorted(splits):
         split = splits[part]
-        add(part, *split.source_text)
-        add(*split.target_text)
+        _add_texts(digest, [part, *split.source_text])
+        _add_texts(digest, split.target_text)
         references = ["\x1f".join(accepted) for accepted in split.references]
-        add(*references)
+        _add_texts(digest, references)
+        _add_texts(digest, map(str, split.groups))
         for ids in (*split.source, *split.target, *(split.labels or ())):
             digest.update(ids.tobytes() + b"\x1d")
     if reads:
-        add(reads)
+        _add_texts(digest, [reads])
     return digest.hexdigest()
+
+
+def _add_texts(digest: hashlib._Hash, texts: Iterable[str]) -> None:
+    """Add texts to a hash, so that other divisions into texts give another hash."""
+    for text in texts:
+        digest.update(text.encode("utf-8", "surrogatepass") + b"\x1e")
+    digest.update(b"\x1d")

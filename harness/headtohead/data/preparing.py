@@ -17,7 +17,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.plugins.dataset import Corpus, Dataset, Pair
 from headtohead.plugins.entry import Options
 from headtohead.plugins.reads import declared_reads
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import find_dataset, find_entry
 from headtohead.plugins.watched_reads import only_declared_reads
 from headtohead.schema.run_config import NOTHING_HELD_OUT, DataConfig
 from headtohead_judge.child import call_in_child
@@ -36,13 +36,13 @@ def prepare(config: DataConfig, cache: Path) -> PreparedData:
     Raises:
         HeadToHeadError: If options, files, downloads or sentence pairs are invalid.
     """
-    dataset = current().dataset(config.dataset)
+    dataset = find_dataset(config.dataset)
     config = _with_parsed_options(config, dataset)
     options = config.options
     split = loaded_split(dataset, config.split)
     downloads = cache / "downloads"
     reads = reads_hash(dataset, options)
-    source = current().find("dataset", config.dataset).source_sha256
+    source = find_entry("dataset", config.dataset).source_sha256
     identity = data_identity(config, source + reads + tokenizer_key(config))
     store = PreparedStore(cache / "prepared", identity)
     with only_declared_reads(dataset, options):
@@ -159,7 +159,7 @@ def prepare_and_save(
 
 def read_corpus(config: DataConfig, cache: Path) -> Corpus:
     """Return the raw corpus of a configuration; download it first if necessary."""
-    dataset = current().dataset(config.dataset)
+    dataset = find_dataset(config.dataset)
     split = loaded_split(dataset, config.split)
     return load_corpus(dataset, config.options, split, cache / "downloads")
 

@@ -40,7 +40,8 @@ def data_record(
     for part, split in data.splits.items():
         counts[part] = len(split)
         unknown_rates[part] = _unknown_rates(split, data)
-    words = [data.source_vocabulary.count_words(ids) for ids in train.measured]
+    vocabulary = data.source_vocabulary
+    words = [vocabulary.count_words(ids) for ids in train.measured]
     record: dict[str, Any] = {
         "dataset": config.dataset,
         "data_hash": data.data_hash,

@@ -30,7 +30,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.schema.run_config import DataConfig
 from headtohead_judge.child import max_data_bytes
 
-FORMAT = 16
+FORMAT = 17
 """Increase it whenever preparing the same corpus gives another result or another file."""
 
 SET_CACHE = "set H2H_CACHE to a writable folder with free space"
@@ -123,6 +123,7 @@ def _pack(data: PreparedData, key: str) -> dict[str, Array]:
             ids = split.ids(side)
             arrays[f"{part}.{side}.ids"] = np.concatenate(ids)
             arrays[f"{part}.{side}.ends"] = np.cumsum([len(sentence) for sentence in ids])
+        arrays[f"{part}.groups"] = np.array(split.groups, dtype=np.int32)
         if split.labels is not None:
             arrays[f"{part}.labels"] = np.concatenate(split.labels)
     document: dict[str, Any] = {
@@ -172,6 +173,7 @@ def _unpack_split(part: str, document: Mapping[str, Any], arrays: Mapping[str, A
         source_text,
         target_text,
         references,
+        arrays[f"{part}.groups"].tolist(),
         labels,
     )
 

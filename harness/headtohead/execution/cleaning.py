@@ -47,13 +47,19 @@ class Leftover:
 
 
 def find_leftovers(runs_root: Path, cache: Path) -> Iterator[Leftover]:
-    """Yield what can be removed from a runs folder and the cache.
+    """Yield what can be removed from a runs folder and the cache; nothing is removed.
 
-    ``h2h clean --help`` explains the kinds. Another experiment can reuse a superseded run and needs it. Experiments
-    behind symbolic links and copies of experiments are not cleaned.
+    The kinds are: ``archived`` and ``reproduced``, folders of earlier and of repeated runs; ``superseded``, runs that
+    no experiment plans or reuses; ``failed``, planned runs that failed or were killed; ``cache``, prepared data. An
+    active run is never yielded. Experiments behind symbolic links and copies of experiments are not cleaned.
+
+    Args:
+        runs_root: Folder with one folder per experiment; without it, only the cache is searched.
+        cache: Folder of prepared data.
 
     Raises:
-        HeadToHeadError: If a record is missing or damaged, since it could name any run.
+        HeadToHeadError: If a record is missing or damaged, since it could name any run, or a path leads through a
+            symbolic link. Errors are raised while the iterator advances.
     """
     experiments = _experiments(runs_root)
     needed = _needed_runs(experiments)
@@ -83,26 +89,29 @@ def find_leftovers(runs_root: Path, cache: Path) -> Iterator[Leftover]:
 def remove(leftovers: Sequence[Leftover]) -> None:
     """Remove the paths that can still be removed; runs can have changed since `find_leftovers`.
 
-    Files that headtohead did not write stay.
+    Under the leases of the runs, each experiment is searched again, and what is no longer a leftover is skipped. Files
+    that headtohead did not write stay.
+
+    Args:
+        leftovers: Those of `find_leftovers`, the leftovers of an experiment next to each other.
 
     Raises:
-        HeadToHeadError: If a process trains one of the runs; then nothing of its experiment is removed.
+        HeadToHeadError: If a process trains one of the runs, or lays out stacks for too long; then nothing of its
+            experiment is removed, and earlier experiments are already cleaned. Also if a record is missing or damaged.
     """
     for experiment, group in groupby(leftovers, lambda leftover: leftover.experiment):
-        found = list(group)
+        removable = list(group)
         with ExitStack() as stack:
             if experiment is not None:
-                runs = [leftover.path for leftover in found if leftover.path.parent == experiment]
+                runs = [item.path for item in removable if item.path.parent == experiment]
                 stack.enter_context(layout_lock(experiment))
                 stack.enter_context(Lease(*runs))
+                # A folder without prepared data stands for the cache, which is not searched again.
                 current = {
-                    (other.kind, other.path)
-                    for other in find_leftovers(experiment.parent, experiment)
+                    (item.kind, item.path) for item in find_leftovers(experiment.parent, experiment)
                 }
-                found = [
-                    leftover for leftover in found if (leftover.kind, leftover.path) in current
-                ]
-            for leftover in found:
+                removable = [item for item in removable if (item.kind, item.path) in current]
+            for leftover in removable:
                 if leftover.kind == "cache":
                     ownership.remove(leftover.path, ownership.owned(leftover.path))
                 else:
@@ -110,10 +119,12 @@ def remove(leftovers: Sequence[Leftover]) -> None:
 
 
 def _experiments(runs_root: Path) -> list[ExperimentDirectory]:
-    """Return all experiments of a runs folder by name, with copies of experiments and those behind symbolic links.
+    """Return all experiments of a runs folder, sorted by folder, with copies and those behind symbolic links.
+
+    A copy is logged as a warning. Hidden folders and folders that are no experiments are skipped.
 
     Raises:
-        HeadToHeadError: If the record of an experiment is missing or damaged.
+        HeadToHeadError: If the record of an experiment is missing or damaged, or a link has no target.
     """
     experiments = []
     for folder in sorted(runs_root.glob("[!.]*")):

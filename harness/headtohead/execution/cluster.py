@@ -40,7 +40,9 @@ class ClusterLauncher(Launcher):
         raise NotImplementedError
 
     def launch(self, jobs: Sequence[Job], workers: int) -> Iterator[Exit | None]:
-        """Run every job.
+        """Run every job on another machine, at most ``workers`` at a time; yield each exit, and None between exits.
+
+        If the iterator is closed or raises, all calls that have not ended are cancelled.
 
         Raises:
             HeadToHeadError: If a machine refuses to train a stack.
@@ -70,17 +72,24 @@ class ClusterLauncher(Launcher):
 
     @staticmethod
     def train(job: Job, token: str, code: str) -> int | str:
-        """Train a stack in its folder; called on the other machine.
+        """Train a stack in its folder and return the worker's exit code; called on the other machine.
+
+        A process of this machine trains it on ``job.device``.
+
+        Args:
+            job: The stack, its device and the plugins.
+            token: The content of the stack's `FOLDER_TOKEN` on the machine that calls.
+            code: The `code_version` of that machine.
 
         Returns:
-            The worker's exit code, or the reason why this machine must not train the stack.
+            The worker's exit code, or as a text the reason why this machine does not train the stack: another version
+            of headtohead, another folder at the same path, no GPU, or no process could be started.
         """
         host = socket.gethostname()
         if code_version() != code:
             return f"'{host}' has headtohead {code_version()}, this machine {code}; install the same version on both"
-        if (
-            files.last_line(job.stack / FOLDER_TOKEN) != token
-        ):  # the same path may be another folder here
+        # The same path may be another folder here.
+        if files.last_line(job.stack / FOLDER_TOKEN) != token:
             return (
                 f"'{host}' has no access to this machine's folder '{job.stack.parents[2]}'; "
                 "choose a folder that all machines share with --runs"

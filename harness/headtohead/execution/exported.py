@@ -64,11 +64,15 @@ class ExportedVocabularies(Record):
 
 
 def check_target(folder: Path, *, force: bool) -> None:
-    """Check that a model can be written to a folder.
+    """Raise unless a model can be written to a folder, which need not exist; nothing is written.
+
+    Args:
+        folder: The folder.
+        force: Whether it may have files; those with names of the model must be as headtohead wrote them.
 
     Raises:
-        HeadToHeadError: If it is a file, a folder with files of the same names that headtohead did not write or that
-            were changed since, or without ``force`` a folder with any files.
+        HeadToHeadError: If it is a file; without ``force``, a folder that is not empty; or a folder with files of the
+            same names that headtohead did not write or that were changed since.
     """
     if folder.exists() and not folder.is_dir():
         raise HeadToHeadError(f"'{folder}' is a file; choose a folder")
@@ -86,10 +90,11 @@ def write_exported(
     words: PreparedData | None,
     card: str,
 ) -> list[Path]:
-    """Write a model to a folder and return its files.
+    """Write a model to a folder and return the paths of its files.
 
     Files of an earlier model that this model does not have, such as a tokenizer, are removed. All other files stay,
-    also those that headtohead wrote, such as a report.
+    also those that headtohead wrote, such as a report. The manifest of the folder lists the files as written by
+    headtohead.
 
     Args:
         folder: The folder; it is created.
@@ -129,10 +134,12 @@ def write_exported(
 def read_exported(folder: Path) -> tuple[RunRecord, PreparedData | None]:
     """Return record and vocabularies of the model in a folder; None for an imported checkpoint without vocabularies.
 
-    Every file is compared with its sha256, except the card, which may be edited.
+    The weights are not read. Every file of the manifest is compared with its sha256, except the card, which may be
+    edited. The vocabularies have no splits.
 
     Raises:
-        HeadToHeadError: If a file is damaged, missing, or read by `load` without a sha256 in the manifest.
+        HeadToHeadError: If the manifest, the record or the vocabularies are missing or damaged, a file of the manifest
+            is, or a file that `load` reads has no sha256 in it.
     """
     hashes = required_record(ManifestRecord, folder / MANIFEST, AGAIN).files
     for name in LOADED:

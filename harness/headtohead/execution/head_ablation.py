@@ -37,16 +37,22 @@ Masks = tuple[int, Sequence[int]]
 def masked_heads(path: Path, *, decode: bool = True, fresh: bool = False) -> dict[str, Any]:
     """Return the effect of masking each head of a run, and write it into ``heads.json`` of the run directory.
 
+    A stored file is returned, and nothing is written, unless it lacks the metrics of the dataset that ``decode`` asks
+    for and the run can translate.
+
     Args:
         path: The run directory.
         decode: Whether to translate too, for the metrics of the dataset.
         fresh: Whether to measure a run that already has the file.
 
     Raises:
-        HeadToHeadError: If the run cannot be loaded, its attention style has no heads to mask, or another
-            process writes the run.
+        HeadToHeadError: If the run is not DONE, damaged or cannot be loaded; if it was imported without sentences; if
+            its attention style has no heads to mask or its attention maps lack a head; if its vocabulary has no <sos>
+            or <eos> to translate with; or if another process writes the run.
+        LeaseLost: If another process takes over the run before the result is written.
     """
     stored = None if fresh else RunDirectory(path).heads
+    # Without translations, the loss is the only score.
     if stored is not None and (not decode or len(stored["whole"]) > 1):
         return dict(stored)
     with leased(path) as run_writer:
@@ -76,12 +82,16 @@ def masked_heads(path: Path, *, decode: bool = True, fresh: bool = False) -> dic
 
 
 def _add_map_statistics(path: Path, heads: Sequence[dict[str, Any]]) -> None:
-    """Add the mean entropy and distance of a run's attention maps to the record of each head.
+    """Add the mean entropy and distance over a run's probe sentences to the record of each head, in place.
 
-    A head without a value in any probe gets none.
+    A head without a value in any probe gets no such key, and so do all heads of a run without probes.
+
+    Args:
+        path: The run directory.
+        heads: Records with ``role``, ``layer`` and ``head``.
 
     Raises:
-        HeadToHeadError: If the attention maps lack a head.
+        HeadToHeadError: If the attention maps lack a head, or are damaged.
     """
     probes = read_probes(path)
     for head in heads:
@@ -111,10 +121,13 @@ def head_effects(
         translate: From ``evaluate.translator``; None omits the metrics of the dataset.
 
     Returns:
-        The scores of the unmasked model, and a record of each head for heads.json.
+        The scores of the unmasked model by metric, and a record of each head for heads.json with its role, layer and
+        head. ``without-one`` has the changes of scores if the head is masked, ``only-one`` if all others of its layer
+        are. The loss is always there.
 
     Raises:
         UndefinedError: If an attention style has no output projection.
+        KeyError: If the data have no test split.
     """
     if not all(attention.style.projects for attention in model.attentions):
         raise UndefinedError(
@@ -143,7 +156,17 @@ def head_effects(
 def _scores(
     model: Transformer, data: PreparedData, masks: Sequence[Masks], translate: Translator | None
 ) -> list[dict[str, float]]:
-    """Return the test scores of copies of a model, each with other masked heads."""
+    """Return the test scores of copies of a model by metric, one mapping for each copy.
+
+    The loss is over all test sentences; with ``translate``, the metrics of the dataset are over its distinct sources,
+    at most ``evaluate.test_limit``.
+
+    Args:
+        model: A stack with one member.
+        data: The data of the model.
+        masks: The masked heads of each copy; not empty.
+        translate: Translates the sources, or None.
+    """
     config = model.config
     split = data.splits["test"]
     tensors = split_tensors(config, data, torch.device("cpu"), ("test",))["test"]
@@ -154,8 +177,8 @@ def _scores(
         scores.append({LOSS.name: scored.forced.metrics(member)[LOSS.name]})
     if scored.translations is not None:
         task = task_metrics(config.data.dataset)
-        for values, translations in zip(scores, scored.translations, strict=False):
-            values |= collect(data, split, rows, translations).scores(task)
+        for member_scores, translations in zip(scores, scored.translations, strict=False):
+            member_scores |= collect(data, split, rows, translations).scores(task)
     return scores
 
 
@@ -163,7 +186,11 @@ def head_metrics(heads: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Return the effects of the heads of each role, by the names of ``schema.metric.of_heads``.
 
     ``without-one`` is the mean over heads and layers. ``only-one`` is the mean over layers of
-    the best head (smallest loss), as in table 2 of the paper.
+    the best head (smallest loss; the first of equal ones), as in table 2 of the paper. Without heads, the result is
+    empty.
+
+    Args:
+        heads: The records of `head_effects`. All heads of a role have the metrics of its first one (`KeyError`).
     """
     metrics: dict[str, float] = {}
     for role in dict.fromkeys(head["role"] for head in heads):
@@ -182,7 +209,16 @@ def head_metrics(heads: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def masked(model: Transformer, data: PreparedData, masks: Sequence[Masks]) -> Transformer:
-    """Return a stack of copies of a model with one member, with the given heads masked in each copy."""
+    """Return a stack of copies of a model with one member, with the given heads masked in each copy.
+
+    The model is not changed. The stack is in evaluation mode, with the device and type of its weights. Every style has
+    an output projection.
+
+    Args:
+        model: A stack with one member.
+        data: The data of the model, for the sizes of the vocabularies.
+        masks: For each copy, an attention and its masked heads.
+    """
     words = len(data.source_vocabulary), len(data.target_vocabulary)
     stack = Transformer(model.config, [1] * len(masks), *words)
     stack.to(next(model.parameters()))

@@ -26,7 +26,7 @@ def make_launcher(name: str, values: Mapping[str, Any]) -> Launcher:
 
 
 def find_device(requested: str, launcher: Launcher) -> str:
-    """Return cpu or cuda.
+    """Return the device that trains, ``"cpu"`` or ``"cuda"``; ``auto`` is cuda if the launcher has a GPU.
 
     Raises:
         HeadToHeadError: If the device is not auto, cpu or cuda, or cuda is requested and the launcher has no GPU.
@@ -43,7 +43,14 @@ def find_device(requested: str, launcher: Launcher) -> str:
 
 
 def refuse_precision(planned: Plan, device: str) -> None:
-    """Raise for the first variant with bfloat16 on a processor that emulates it, or tf32 without CUDA."""
+    """Raise for the first variant whose precision the CPU lacks; nothing is checked for ``device`` "cuda".
+
+    With bfloat16, the speed of this processor is measured.
+
+    Raises:
+        HeadToHeadError: If a variant has a precision that needs CUDA, such as tf32, or bfloat16 on a processor where it
+            is slower than float32.
+    """
     from headtohead.model import precision
 
     if device != "cpu":

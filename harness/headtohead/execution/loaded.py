@@ -178,13 +178,14 @@ class LoadedRun:
         return logits
 
     def translate(self, sentences: Sequence[str]) -> list[str]:
-        """Return the translation of each sentence, in normalised text.
+        """Return the translation of each sentence, in normalised text; empty without sentences.
 
         Args:
             sentences: Raw text. A translation does not depend on the other sentences.
 
         Raises:
-            HeadToHeadError: If the run cannot translate, or its vocabulary refuses a word.
+            HeadToHeadError: If a single text is given; if the run has no vocabularies or cannot translate; if its
+                vocabulary refuses a word; or if a sentence exceeds the maximum length of an encoding or an attention.
         """
         if isinstance(sentences, str):
             raise HeadToHeadError("translate takes a list of sentences, got one string")
@@ -199,16 +200,18 @@ class LoadedRun:
     ) -> str:
         """Return a prompt with a continuation, of a run whose data have no sources.
 
-        Each token is sampled from the distribution after at most as many tokens as a training block has.
+        Each token is sampled from the distribution after the last tokens, at most as many as a training block has.
+        Special tokens are never sampled.
 
         Args:
             prompt: Raw text.
-            tokens: Number of sampled tokens.
-            temperature: Divisor of the logits; 0 takes the most probable token.
+            tokens: Number of sampled tokens; with 0, the result is the prompt as the vocabulary encodes it.
+            temperature: Divisor of the logits, above 0; 0 takes the most probable token.
             seed: Seed of the samples.
 
         Raises:
-            HeadToHeadError: If the data of the run have sources, or the vocabulary has no token of the prompt.
+            HeadToHeadError: If the run has no vocabularies, its data have sources, or the prompt has no token or one
+                that the vocabulary refuses.
         """
         if self.data.has_sources:
             raise HeadToHeadError(
@@ -241,7 +244,12 @@ class LoadedRun:
         """Return the most probable labels of the words in brackets, or else of the last word, of a sequence.
 
         Args:
-            sequence: Words separated by spaces, such as ``k1 v2 k3 v4 [k1]``, of a run on sequences with labels.
+            sequence: Words separated by spaces, such as ``k1 v2 k3 v4 [k1]``, at least one, for a run on sequences with
+                labels. Whether the run is one is not checked.
+
+        Raises:
+            HeadToHeadError: If the run has no vocabularies, its vocabulary refuses a word, or the sequence exceeds the
+                maximum length of an encoding or an attention.
         """
         words = sequence.split()
         plain = [re.sub(r"^\[(.+)\]$", r"\1", word) for word in words]
@@ -264,13 +272,17 @@ class LoadedRun:
         return logits[0, 0]
 
     def generate(self, source_ids: Sequence[int]) -> list[int]:
-        """Return the generated target ids of a single source.
+        """Return the generated target ids of a single source, without <sos>, <eos> and padding.
 
         Stepwise decoding stops before <eos> or after ``decoding_limit`` tokens. Non-autoregressive decoding, whose
         decoder input is zeros, omits the id 0 from the result.
 
+        Args:
+            source_ids: The ids of the source with its boundary tokens.
+
         Raises:
-            HeadToHeadError: If the run cannot translate, or lacks <sos> or <eos>.
+            HeadToHeadError: If the run has no vocabularies, cannot translate, or lacks <sos> or <eos>; or if the source
+                exceeds the maximum length of an encoding or an attention.
         """
         self._refuse_undefined()
         with matmul_precision(self.model):
@@ -293,7 +305,14 @@ class LoadedRun:
 
     @torch.no_grad()
     def decode(self, encoded: Sequence[Sequence[int]]) -> list[list[int]]:
-        """Return the generated ids of each source, independent of the other sources."""
+        """Return the generated ids of each source, independent of the other sources.
+
+        Unlike `generate`, it does not refuse a run whose recipe defines no decoding.
+
+        Raises:
+            HeadToHeadError: If the run has no vocabularies or, in stepwise decoding, lacks <sos> or <eos>; or if a
+                source exceeds the maximum length of an encoding or an attention.
+        """
         if self.config.evaluate.decode != "non-autoregressive":
             padded = translate_each(self.model, encoded, self.decoding_limit, self.ends)
             return [[index for index in ids if index != self.pad] for ids in padded]
@@ -343,15 +362,19 @@ class LoadedRun:
 def load(
     run: Path | str, *, runs: Path | str | None = None, dtype: torch.dtype | None = None
 ) -> LoadedRun:
-    """Load a finished run, an imported checkpoint, or an exported model.
+    """Load a finished run, an imported checkpoint, or an exported model, on the CPU in evaluation mode.
+
+    The data of a run that was trained here are prepared again, and written to the cache, if the cache lacks them.
 
     Args:
         run: The run's directory, its name, or an unambiguous prefix of its name; or the folder of an exported model.
         runs: The folder of run directories, for lookup by name.
-        dtype: Type of the weights; default: the run's own precision.
+        dtype: Type of the weights; default: float64 for a run with that precision, else float32.
 
     Raises:
-        HeadToHeadError: If the run does not exist, is not DONE, or has a damaged checkpoint.
+        HeadToHeadError: If no run or several runs match; if the run is not DONE; if a file of it is missing or damaged,
+            or its weights do not fit its configuration; if its data have changed or cannot be read; if a plugin of it
+            is missing or raises an error; or if the model does not fit into memory.
     """
     is_exported = all(Path(run, name).is_file() for name in (CONFIG, WEIGHTS))
     if is_exported:
@@ -398,7 +421,17 @@ def _class_of(path: Path, record: RunRecord) -> type[LoadedRun]:
 
 @contextmanager
 def _model_errors(config: RunConfig, record: Path) -> Iterator[None]:
-    """Name the record in errors of building its model: too little memory, and errors of plugins."""
+    """Name the record in errors of building its model: too little memory, and errors of plugins.
+
+    All other errors of the block are raised unchanged.
+
+    Args:
+        config: The configuration of the model.
+        record: The path of the record, which starts the message.
+
+    Raises:
+        HeadToHeadError: If the block is out of memory, or the code of a plugin raises an error.
+    """
     subject = f"the model of '{record}'"
     try:
         with plugin_errors(config, subject=subject):

@@ -55,23 +55,32 @@ class LocalLauncher(Launcher):
             forkserver.ensure_running()
 
     def launch(self, jobs: Sequence[Job], workers: int) -> Iterator[Exit | None]:
-        """Run every job in its own process."""
+        """Run every job in its own process, at most ``workers`` at a time; yield each exit, and None between exits.
+
+        Jobs start in their order. If the fork server is killed, the exit of a job is BUSY, because its process may
+        still train. If the iterator is closed or raises, all its processes are killed.
+
+        Args:
+            jobs: The stacks to train.
+            workers: Number of concurrent processes, at least 1.
+
+        Raises:
+            HeadToHeadError: If a process cannot be started, or a job needs a GPU and this machine has none.
+        """
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(PRELOAD)
         waiting = deque(jobs)
+        # By sentinel: the job, its process, its slot, and the process id of the fork server.
         running: dict[int, tuple[Job, BaseProcess, int, int | None]] = {}
-        free = list(range(workers))
+        free_slots = list(range(workers))
         try:
             while waiting or running:
-                while waiting and free:
-                    job, slot = waiting.popleft(), free.pop(0)
-                    arguments = (
-                        job.stack,
-                        job.device,
-                        job.plugins,
-                        _environment(job.device, slot),
-                        _lifetime()[0],
-                    )
+                while waiting and free_slots:
+                    job = waiting.popleft()
+                    slot = free_slots.pop(0)
+                    environment = _environment(job.device, slot)
+                    alive, _ = _lifetime()
+                    arguments = (job.stack, job.device, job.plugins, environment, alive)
                     process = _start(context, arguments)
                     # multiprocessing has no public name for the process of the server.
                     server = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
@@ -86,7 +95,7 @@ class LocalLauncher(Launcher):
                         # The server was killed. Its workers continue, and their leases decide who trains the stack.
                         code = exits.BUSY
                     worker.close()
-                    free.append(slot)
+                    free_slots.append(slot)
                     yield Exit(job, code)
                 if not ended:
                     yield None
@@ -111,7 +120,13 @@ class InlineLauncher(Launcher):
         return super().share(device, 1, 1, threads)
 
     def launch(self, jobs: Sequence[Job], workers: int) -> Iterator[Exit | None]:
-        """Train every job."""
+        """Train every job in this process, one after another, and yield each exit; ``workers`` has no effect.
+
+        While a job trains, standard error is written to its ``worker.log`` too.
+
+        Raises:
+            OSError: If a log cannot be opened.
+        """
         from headtohead.execution.worker import work
 
         for job in jobs:
@@ -148,7 +163,11 @@ def _lifetime() -> tuple[Connection, Connection]:
 
 
 def _start(context: ForkServerContext, arguments: tuple[Any, ...]) -> BaseProcess:
-    """Start the process of a stack; start it again if the fork server is killed meanwhile.
+    """Start the process of a stack and return it; start it again if the fork server is killed meanwhile.
+
+    Args:
+        context: The context of the fork server.
+        arguments: Those of `_main`.
 
     Raises:
         HeadToHeadError: If the server ends at every one of ``STARTS`` attempts.
@@ -252,14 +271,18 @@ def hidden_main() -> Iterator[None]:
     """Prevent workers from importing the user's script, and the fork server from importing the working directory.
 
     multiprocessing imports the main module in every child, in case the target function is defined there. A script
-    without an ``if __name__`` guard would start the experiment again. Workers search the same folders as this process.
+    without an ``if __name__`` guard would start the experiment again. In the block, the main module has no ``__file__``
+    and no ``__spec__``; both are restored, also after an error.
     """
     main = sys.modules["__main__"]
-    hidden = {name: main.__dict__.pop(name) for name in ("__file__",) if name in main.__dict__}
-    spec, main.__spec__ = main.__spec__, None
+    has_file = "__file__" in main.__dict__
+    file = main.__dict__.pop("__file__", None)
+    spec = main.__spec__
+    main.__spec__ = None
     try:
         with children.without_working_directory():
             yield
     finally:
-        main.__dict__.update(hidden)
+        if has_file:
+            main.__dict__["__file__"] = file
         main.__spec__ = spec

@@ -26,17 +26,21 @@ class Watcher:
     """Shows the training of stacks on standard error: a line for every stack that ends.
 
     On a terminal, a progress bar over the stacks is drawn below these lines; a stack in training counts by the part of
-    its steps that is done. Else the step and the loss of the stacks in training are printed every minute.
+    its steps that is done. Else the step and the loss of the stacks in training are printed every minute. The first
+    line is printed, and the bar started, at construction; `close` stops the bar.
 
     Args:
-        folders: The stacks to train.
+        folders: The stacks to train, which exist.
         allow_bar: Whether a bar may be drawn; without a terminal, there is none anyway.
     """
 
     def __init__(self, folders: Sequence[StackFolder], *, allow_bar: bool = True) -> None:
-        self.folders, self.total = list(folders), len(folders)
+        self.folders = list(folders)
+        self.total = len(folders)
         self.finished: set[str] = set()
-        self.started = self.printed = time.monotonic()
+        """Names of the stacks whose process has ended and is not started again."""
+        self.started = time.monotonic()
+        self.printed = self.started
         self.bar = None
         if allow_bar and sys.stderr.isatty():
             from rich import progress
@@ -62,7 +66,11 @@ class Watcher:
             self.bar.console.print(single_line(line), highlight=False, markup=False)
 
     def tick(self) -> None:
-        """Show the current steps; called a few times per second."""
+        """Show the current steps; called a few times per second.
+
+        Without a bar, they are printed if `LINE_SECONDS` have passed since the last time. Folders that no longer exist
+        are left out.
+        """
         existing = []
         for folder in self.folders:
             if folder.exists:  # a halved stack has no folder
@@ -112,7 +120,15 @@ class Watcher:
 
 
 def _describe_end(folder: StackFolder, code: int) -> str:
-    """Return a line about the end of a stack: its runs, the worker's notes and the reasons of failures."""
+    """Return a line about the end of a stack's process: what happens next, or its runs, notes and failures.
+
+    Args:
+        folder: The stack, which exists.
+        code: The exit code of the process, one of `exits`, or negative for a signal.
+
+    Raises:
+        HeadToHeadError: If the record of the stack or of a run is missing or damaged.
+    """
     record = folder.record
     if code == exits.BUSY:
         return f"{record.title}: waiting for another process that trains it"
@@ -135,7 +151,10 @@ def _describe_end(folder: StackFolder, code: int) -> str:
 
 
 def _losses(folders: Sequence[StackFolder]) -> str:
-    """Return the training losses of stacks at their last evaluations as ``, loss 2.1 to 3.4``, or an empty text."""
+    """Return the training losses of stacks at their last evaluations as ``, loss 2.1 to 3.4``.
+
+    A single loss is ``, loss 2.1``. Stacks without progress or loss are left out; if none is left, the text is empty.
+    """
     losses = []
     for folder in folders:
         progress = folder.read_progress()
@@ -155,7 +174,17 @@ def _size(folders: Sequence[StackFolder]) -> str:
 
 
 def failure_lines(experiment: Path, directories: Iterable[str]) -> Iterator[str]:
-    """Yield a line for each distinct reason of an experiment's failed runs, with the path of a log."""
+    """Yield a line for each distinct reason of an experiment's failed runs: their number, state, reason and a log.
+
+    Runs in other states are left out, and so is the log if no stack of such a run has one. It is that of the first run.
+
+    Args:
+        experiment: The experiment's folder.
+        directories: Names of run directories in it.
+
+    Raises:
+        HeadToHeadError: If a status or the record of a stack is damaged; while the iterator advances.
+    """
     logs: dict[str, Path] = {}
     for folder in stack_folders(experiment):
         log = folder.path / "worker.log"

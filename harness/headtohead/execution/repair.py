@@ -38,42 +38,53 @@ def archive_runs(experiment: Path) -> None:
 
 
 def with_reset(plan: Plan, log: Callable[[str], object], *, retry: bool) -> Plan:
-    """Reset runs of a plan to PLANNED and return the plan with these states: incomplete runs with changed plugins.
+    """Reset runs of a plan that begin anew to PLANNED, and return the plan with these states.
 
-    With ``retry``, failed runs too. Their records are removed, so that they get those of the present code. The resume
-    points of their stacks are removed, so all members of these stacks without a final state begin at step 0.
+    These are the selected runs of the experiment that are incomplete and have changed plugins and, with ``retry``, the
+    failed ones. Their ``run.json`` is removed, so that they get that of the present code. The resume points of their
+    stacks are removed and the histories of all open members archived, so these begin at step 0 too. The plan is
+    returned unchanged if there are no such runs.
+
+    Args:
+        plan: The plan, which is not changed.
+        log: Receives a line about the incomplete runs, if there are any.
+        retry: Whether failed runs begin anew.
 
     Raises:
-        HeadToHeadError: If another process trains one of the runs; then nothing is changed.
+        HeadToHeadError: If another process trains one of the runs, or lays out stacks for too long; then nothing is
+            changed. Also if a symbolic link is in a run directory.
     """
-    own = [run for run in plan.selected if not run.reused_from]
-    changed = [run for run in own if run.changed_plugins and run.state not in states.FINAL]
-    reset = [*changed, *(run for run in own if retry and run.state in states.FAILURES)]
+    own_runs = [run for run in plan.selected if not run.reused_from]
+    incomplete = [run for run in own_runs if run.changed_plugins and run.state not in states.FINAL]
+    reset = list(incomplete)
+    if retry:
+        reset += [run for run in own_runs if run.state in states.FAILURES]
     if not reset:
         return plan
-    if changed:
-        changes = ", ".join(sorted({change for run in changed for change in run.changed_plugins}))
-        log(
-            f"from step 0, with all runs of their stacks: {counted(len(changed), 'incomplete run')} ({changes})"
-        )
+    if incomplete:
+        changes: set[str] = set()
+        for run in incomplete:
+            changes.update(run.changed_plugins)
+        number = counted(len(incomplete), "incomplete run")
+        log(f"from step 0, with all runs of their stacks: {number} ({', '.join(sorted(changes))})")
     paths = [inside(plan.directory, run.directory, tree=True) for run in reset]
     with layout_lock(plan.directory):
         stacks = stacks_of(plan.directory, {run.run_hash for run in reset})
-        members = {*paths, *(run.path for folder in stacks for run in folder.open_runs())}
+        members = set(paths)
+        for folder in stacks:
+            members.update(run.path for run in folder.open_runs())
         with Lease(*members) as lease:
-            for (
-                folder
-            ) in stacks:  # first: a kill between these writes must not resume without the histories
+            # First: a kill between these writes must not resume without the histories.
+            for folder in stacks:
                 folder.resume_points.clear()
             for path in members:
                 RunWriter(path, lease).archive_metrics()
             for path in paths:
                 RunWriter(path, lease).set_state(states.PLANNED)
                 (path / RUN).unlink()
-    runs = (
-        run.model_copy(update={"state": states.PLANNED}) if run in reset else run
-        for run in plan.runs
-    )
+    runs = []
+    for run in plan.runs:
+        runs.append(run.model_copy(update={"state": states.PLANNED}) if run in reset else run)
     return replace(plan, runs=tuple(runs))
 
 
@@ -106,33 +117,46 @@ class Damage:
 
 
 def find_damage(experiment: Path) -> Damage:
-    """Verify all files of an experiment's finished runs and of the runs that it reuses; nothing is changed."""
-    found = Damage(experiment, reused=_damaged_reused_runs(experiment))
+    """Return the damage of an experiment's runs and of the runs that it reuses, from all their files and hashes.
+
+    Nothing is changed. A run with an unreadable status counts as finished; run directories without a status are
+    skipped. Reused runs are skipped if ``experiment.json`` is missing or damaged.
+
+    Raises:
+        HeadToHeadError: If a run directory is a symbolic link.
+    """
+    damages = Damage(experiment, reused=_damaged_reused_runs(experiment))
     for status in sorted(experiment.glob(f"[!.]*/{STATUS}")):
         name = status.parent.name
         run = RunDirectory(inside(experiment, name))
         is_finished = _is_finished(run)
-        found.finished += is_finished
+        if is_finished:
+            damages.finished += 1
         damage = _damage(run)
         if damage is None:
             continue
         if damage == HEADS:
-            found.heads.append(name)
+            damages.heads.append(name)
         elif is_finished:
-            found.results[name] = damage
+            damages.results[name] = damage
         else:
-            found.records[name] = damage
-    return found
+            damages.records[name] = damage
+    return damages
 
 
 def repair(damage: Damage, log: Callable[[str], object]) -> None:
     """Move the damaged runs of an experiment to ``.archived``, so that they are trained again from the first step.
 
-    The resume points of their stacks are removed. A damaged ``heads.json`` is removed. Other experiments are not
-    changed.
+    The resume points of their stacks are removed. A damaged ``heads.json`` alone is removed, and its run stays. Other
+    experiments are not changed.
+
+    Args:
+        damage: From `find_damage`.
+        log: Receives lines about what is damaged and what follows; one line also without damage.
 
     Raises:
-        HeadToHeadError: If another process writes a damaged run; then no run is moved.
+        HeadToHeadError: If another process writes a damaged run; then no run is moved, but files ``heads.json`` may
+            have been removed.
     """
     for name in damage.heads:
         with leased(damage.experiment / name) as writer:
@@ -157,7 +181,11 @@ def repair(damage: Damage, log: Callable[[str], object]) -> None:
 
 
 def _damaged_reused_runs(experiment: Path) -> dict[str, str]:
-    """Return the damage of each damaged run of other experiments that the plan reuses, by ``reused_from``."""
+    """Return the damage of each damaged run of other experiments that the stored plan reuses, by ``reused_from``.
+
+    Empty without a readable ``experiment.json``. Runs that no longer exist, and those of which only ``heads.json`` is
+    damaged, are left out. A reference that leaves the runs folder is a damage.
+    """
     try:
         directory = ExperimentDirectory.read(experiment)
     except HeadToHeadError:  # an unreadable plan is rewritten
@@ -183,10 +211,11 @@ def _named(damages: Mapping[str, str]) -> str:
 
 
 def move_stale_runs(plan: Plan, log: Callable[[str], object]) -> set[str]:
-    """Move the selected STALE runs of a plan's own experiment to ``.archived``, so that they are trained again.
+    """Move the selected STALE runs of a plan's own experiment to ``.archived``; return those of other experiments.
 
-    The resume points of their stacks are removed. STALE runs of other experiments, which the plan reuses, are not moved
-    but returned. ``log`` receives one line with the number of both kinds together, also if it is 0.
+    The moved runs are trained again. The resume points of their stacks are removed. STALE runs of other experiments,
+    which the plan reuses, are not moved. ``log`` receives one line with the number of both kinds together, also if it
+    is 0. The plan is not changed.
 
     Returns:
         The STALE runs of other experiments that the plan reuses, as ``<experiment>/<directory>``.
@@ -206,7 +235,19 @@ def move_stale_runs(plan: Plan, log: Callable[[str], object]) -> set[str]:
 
 
 def _archive(experiment: Path, runs: Collection[Path], *, stacks: bool = False) -> None:
-    """Move runs, and the folder of stacks, to a new folder in ``.archived``; remove their resume points."""
+    """Move run directories of an experiment to a new folder in ``.archived``.
+
+    The resume points of their stacks are removed, so the other open members of these stacks begin at step 0 too.
+
+    Args:
+        experiment: The experiment's folder.
+        runs: The run directories; those that do not exist are skipped.
+        stacks: Whether to move the folder of all stacks too.
+
+    Raises:
+        HeadToHeadError: If another process writes one of the runs, or lays out stacks for too long; then nothing is
+            changed. Also if the record of a stack is damaged.
+    """
     names = {run.name for run in runs}
     with layout_lock(experiment), Lease(*runs):
         for folder in stack_folders(experiment):
@@ -214,7 +255,10 @@ def _archive(experiment: Path, runs: Collection[Path], *, stacks: bool = False) 
                 folder.resume_points.clear()
         archive = inside(experiment, ".archived", now().replace(":", ""))
         archive.mkdir(parents=True)
-        for path in [*runs, experiment / STACKS] if stacks else runs:
+        moved = list(runs)
+        if stacks:
+            moved.append(experiment / STACKS)
+        for path in moved:
             if path.exists():
                 path.rename(archive / path.name)
 
@@ -228,10 +272,10 @@ def _is_finished(run: RunDirectory) -> bool:
 
 
 def _damage(run: RunDirectory) -> str | None:
-    """Return the first damaged or missing file of a run, or the error of an unreadable record.
+    """Return the first damaged or missing file of a run with what is wrong, or the error of an unreadable record.
 
-    Returns ``HEADS`` if only this file is damaged, and None if no file is. A run without a result may have no
-    ``run.json``, which is removed before the run is planned anew.
+    It is ``HEADS`` alone if only this file is damaged, and None if no file is. A run without a result may have no
+    ``run.json``, which is removed before the run is planned anew. Errors of the record are returned, not raised.
     """
     try:
         damages = run.damaged_files()

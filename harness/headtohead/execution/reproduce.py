@@ -32,13 +32,20 @@ MACHINE_METRICS = "system/"
 def reproduce(run: Path | str, runs: Path) -> tuple[bool, str]:
     """Retrain the run's stack in a separate folder and compare the run with the original.
 
-    All members are trained, because rounding may depend on the number of members.
+    All members are trained, because rounding may depend on the number of members. The copy is in ``.reproduced`` of the
+    experiment, where it stays and replaces an earlier one; for an experiment that cannot be written, in a temporary
+    folder that is removed.
+
+    Args:
+        run: The run's directory, its name, or an unambiguous prefix of its name.
+        runs: The folder of run directories, for lookup by name.
 
     Returns:
         Whether weights and scores are bit-for-bit equal, and a summary of the comparison.
 
     Raises:
-        HeadToHeadError: If the run is unknown or not DONE, or the record of its stack is missing.
+        HeadToHeadError: If the run is unknown, not DONE, imported or damaged; if the record of its stack, or a plugin,
+            is missing; if another process writes the copy; or if the copy does not end DONE.
     """
     path = find_run(run, runs)
     original = RunDirectory(path)
@@ -92,14 +99,15 @@ def _copy(stack: StackFolder, experiment: Path) -> StackFolder:
 def _compare(original: RunDirectory, new: RunDirectory) -> tuple[bool, str]:
     """Compare the weights and scores of a run with those of its repetition.
 
-    Metrics of the machine, such as times, are not compared.
+    Metrics of the machine, such as times, and metrics that only the repetition has are not compared.
 
     Returns:
         Whether all weights and scores are bit-for-bit equal, and a line with the result. If they differ, the line has
         the largest difference of weights, the scores, and the versions and sources that changed since.
 
     Raises:
-        HeadToHeadError: If a checkpoint is damaged.
+        HeadToHeadError: If a result file of either run is missing or damaged, or their weights have other names or
+            shapes.
     """
     new_weights = checkpoint.load_weights(new.verified(CHECKPOINT))
     old_weights = checkpoint.load_weights(original.verified(CHECKPOINT), new_weights)

@@ -26,7 +26,7 @@ from headtohead.planning.stacking import arrange
 from headtohead.plugins.launcher import Job, Launcher
 from headtohead.plugins.registry import current
 from headtohead.storage import exits, states
-from headtohead.storage.experiment import EXPERIMENT, ExperimentDirectory, ProbeSentence
+from headtohead.storage.experiment import ExperimentDirectory, ProbeSentence
 from headtohead.storage.leases import Busy, Lease, LeaseLost, layout_lock, observe, release_dead
 from headtohead.storage.objects import worker_plugins
 from headtohead.storage.paths import inside
@@ -102,14 +102,22 @@ def pending(plan: Plan) -> list[PlannedRun]:
 
 
 def execute(plan: Plan, machine: Machine, cache: Path, command: str) -> Outcome:
-    """Train every pending run of a plan.
+    """Train every pending run of a plan; return the number of runs by state, and why training stopped early, if it did.
 
-    Without a pending run and with the plan that the experiment's folder has, nothing is written, so that a finished
-    study can be on a read-only disk.
+    The record of the experiment, run directories and stacks are written first. Without a pending run and with the plan
+    that the experiment's folder has, nothing is written, so that a finished study can be on a read-only disk. Failed
+    runs do not raise: they are states of the outcome.
+
+    Args:
+        plan: The plan.
+        machine: The launcher, the device and their limits.
+        cache: Folder of prepared data.
+        command: The shell command that runs the experiment, for its record.
 
     Raises:
-        HeadToHeadError: If the runs folder cannot be written or the disk is full. Finished runs are kept, and the same
-            command resumes.
+        HeadToHeadError: If the runs folder cannot be written or the disk is full; if files of the study are deleted
+            meanwhile; if another process writes a run or lays out stacks for too long; if a worker refuses its input,
+            or none can be started. Finished runs are kept, and the same command resumes.
     """
     experiment = plan.directory
     if not pending(plan) and _is_recorded(plan):
@@ -120,7 +128,7 @@ def execute(plan: Plan, machine: Machine, cache: Path, command: str) -> Outcome:
         files.remove_leftovers(cache)
         release_dead([inside(experiment, run.directory) for run in pending(plan)])
         with layout_lock(experiment):
-            files.write_json(experiment / EXPERIMENT, experiment_record(plan, command).to_json())
+            ExperimentDirectory.write(experiment, experiment_record(plan, command))
             try:
                 folders = _lay_out_study(plan, machine, cache)
             except LeaseLost:
@@ -171,12 +179,18 @@ def stacks_of(experiment: Path, run_hashes: Set[str]) -> list[StackFolder]:
 
 
 def _lay_out_study(plan: Plan, machine: Machine, cache: Path) -> list[StackFolder]:
-    """Create missing run directories and stacks; return the stacks to train.
+    """Create missing run directories and stacks; return all stacks with pending runs, existing ones first.
 
-    Existing stacks keep their members. If another process has laid them out, the leases decide which process trains
-    them. The caller holds the layout lock.
+    Existing stacks keep their members and their threads, and get the cache and the time limit of this call and no
+    deaths. If another process has laid them out, the leases decide which process trains them. The caller holds the
+    layout lock.
+
+    Raises:
+        Busy: If another process writes a run that has no record or no stack yet.
+        LeaseLost: If another process takes over such a run meanwhile.
+        HeadToHeadError: If a record is damaged, or a symbolic link is in a run directory.
     """
-    paths: dict[str, Path] = {}
+    paths: dict[str, Path] = {}  # by run hash
     runs = []
     for run in pending(plan):
         path = inside(plan.directory, run.directory)
@@ -222,7 +236,20 @@ def new_stack(
     threads: int,
     lease: Lease,
 ) -> StackFolder:
-    """Lay out a stack of planned runs with existing directories."""
+    """Write a stack of planned runs with existing directories, and return its folder.
+
+    Args:
+        plan: The plan of the runs.
+        runs: The members, at least one; the first one determines the microbatches and the targets of probes.
+        machine: Its device and time limit.
+        cache: Folder of prepared data.
+        threads: CPU threads of the stack.
+        lease: The lease of the runs.
+
+    Raises:
+        LeaseLost: If another process has taken over the lease.
+        HeadToHeadError: If the record of a run is missing or damaged.
+    """
     config = plan.variant_of(runs[0]).config
     probes = []
     for probe in plan.probes:
@@ -253,9 +280,11 @@ def lay_out(experiment: Path, record: StackRecord, lease: Lease) -> StackFolder:
 
 
 def _with_target(plan: Plan, run: PlannedRun, probe: ProbeSentence) -> ProbeSentence | None:
-    """Return a probe with its target: that of the file, the reference in the corpus, or the run's translation.
+    """Return a copy of a probe with its target: that of the file, the reference in the corpus, or "translation".
 
-    Returns None if a sentence is empty or has a refused word, or if there is no reference and the run cannot translate.
+    With "translation", the target stays None, and the worker translates the source. The result is None, and the probe
+    is left out, if a sentence is empty or has a refused word, or if there is no reference and the run cannot translate.
+    The first reference in the parts test, valid, train counts.
     """
     data = plan.data_of(run)
     config = plan.variant_of(run).config
@@ -283,7 +312,9 @@ class _Execution:
     """Trains the runs of stacks until each has a final state or an error ends the execution."""
 
     def __init__(self, machine: Machine, watcher: Watcher, experiment: Path) -> None:
-        self.machine, self.watcher, self.experiment = machine, watcher, experiment
+        self.machine = machine
+        self.watcher = watcher
+        self.experiment = experiment
         self.failures: defaultdict[str, set[str]] = defaultdict(set)
         """Names of failed stacks by error signature."""
         self.left: set[str] = set()
@@ -292,7 +323,14 @@ class _Execution:
         """Stacks that another process trains and that the watcher has been notified of."""
 
     def run(self, run_hashes: set[str]) -> str | None:
-        """Run rounds of stacks until no run is left; return the reason if the execution stops early."""
+        """Train rounds of stacks until no run is left; return the reason if the execution stops early, else None.
+
+        The stacks are looked up anew for each round, because they may have been split.
+
+        Raises:
+            HeadToHeadError: If the disk is full, a worker refuses its input or cannot be started, or another process
+                lays out stacks for too long.
+        """
         self.left = run_hashes
         while self.left:
             with layout_lock(self.experiment):
@@ -307,7 +345,17 @@ class _Execution:
         return None
 
     def _run_round(self, records: Mapping[Path, StackRecord]) -> str | None:
-        """Train stacks to the end of their workers; return the reason if the execution stops early."""
+        """Train stacks to the end of their workers; return the reason if the execution stops early, else None.
+
+        Runs that are to be trained in another round are added to ``left``. The workers that still run are ended if the
+        execution stops early or an error is raised.
+
+        Args:
+            records: The record of each stack by its folder.
+
+        Raises:
+            HeadToHeadError: If the disk is full, or a worker refuses its input or cannot be started.
+        """
         workers, _ = self.machine.share(len(records))
         plugins = worker_plugins()
         jobs = []
@@ -327,17 +375,29 @@ class _Execution:
                 if stopped is not None:
                     return stopped
         finally:
-            getattr(ends, "close", lambda: None)()  # a plugin's iterator may have none
+            close = getattr(ends, "close", None)  # the iterator of a plugin may have none
+            if close is not None:
+                close()
         return None
 
     def _ended(self, folder: StackFolder, record: StackRecord, code: int) -> str | None:
-        """Handle the exit of a worker; return the reason to stop if too many stacks failed in the same way."""
+        """Handle the exit of a worker; return the reason to stop if too many stacks failed in the same way, else None.
+
+        Args:
+            folder: The stack, which may have been split or archived meanwhile.
+            record: Its record at the start of the round.
+            code: The exit code of the worker.
+
+        Raises:
+            HeadToHeadError: If the disk is full or the worker refused its input.
+        """
         if not folder.exists:  # another process has split or archived it
             self.left |= record.hashes
             return None
         self._handle(folder, folder.record, code)
-        if not folder.exists:
+        if not folder.exists:  # it was split here
             return None
+        # While another process trains a stack, its worker ends in every round; one line about it suffices.
         if code != exits.BUSY or folder.path not in self.waiting:
             self.watcher.ended(folder, code)
         if code == exits.BUSY:
@@ -359,6 +419,13 @@ class _Execution:
 
     def _handle(self, folder: StackFolder, record: StackRecord, code: int) -> None:
         """Write the states that a worker could not write, and decide which of its runs are left for the next round.
+
+        - BUSY: all are left. OK: none.
+        - OOM: a smaller stack or smaller microbatches; see `_out_of_memory`.
+        - TIMEOUT: the state TIMEOUT.
+        - FAILED, or the last of ``MAX_DEATHS`` errors of the device: FAILED, or one stack for each variant if there are
+          several.
+        - Any other end: KILLED; all are left until the process has died ``MAX_DEATHS`` times.
 
         Raises:
             HeadToHeadError: If the disk is full or the worker refused its input.
@@ -390,9 +457,10 @@ class _Execution:
                 self.left |= record.hashes
 
     def _out_of_memory(self, folder: StackFolder, record: StackRecord) -> None:
-        """Halve the stack, or double the number of microbatches of a single run.
+        """Halve the stack, or double the number of microbatches of a single run, and leave its runs for the next round.
 
-        The batch size does not change, so the results stay the same.
+        The batch size does not change, so the results stay the same. Nothing happens if all runs have a final state. A
+        single run with `MAX_NUM_MICROBATCHES` gets the state OOM.
         """
         remaining = len(folder.open_runs())
         num_microbatches = record.num_microbatches * 2
@@ -418,8 +486,17 @@ class _Execution:
     ) -> None:
         """Replace a stack by parts that are trained from the first step, unless another process trains it.
 
-        A folder is a stack if it contains ``stack.json``. Its file is removed first, so that no run is ever in two
-        stacks.
+        In both cases its runs are left for the next round. The folder and its resume points are removed, and the
+        histories of open runs moved to their attempts. A folder is a stack if it contains ``stack.json``. This file is
+        removed before the parts are written, so that no run is ever in two stacks.
+
+        Args:
+            folder: The stack.
+            record: Its record.
+            parts: The records of the new stacks, which have all its members.
+
+        Raises:
+            LeaseLost: If another process takes over a run meanwhile.
         """
         self.left |= record.hashes
         with suppress(Busy), Lease(*(run.path for run in folder.runs())) as lease:
@@ -434,9 +511,16 @@ class _Execution:
     def _set_states(
         self, folder: StackFolder, state: str, reason: str, wait_seconds: float = 0.0
     ) -> None:
-        """Write the state of runs without a final state; wait for the leases of a dying process.
+        """Write the state of those runs of a stack that have no final state.
 
-        Runs that another process trains are left for the next round.
+        If another process still writes a run after the wait, its state stays, and all runs of the stack are left for
+        the next round.
+
+        Args:
+            folder: The stack.
+            state: The new state.
+            reason: Its reason.
+            wait_seconds: How long to wait in all for the leases of a dying process.
         """
         deadline = time.monotonic() + wait_seconds
         for run in folder.runs():
@@ -468,10 +552,16 @@ def _by_variant(record: StackRecord) -> list[StackRecord]:
 
 @contextmanager
 def _disk_errors(folder: Path) -> Iterator[None]:
-    """Turn an `OSError` of a study's files into an error for the user; limits of the machine are re-raised.
+    """Turn an `OSError` of a study's files in the block into an error for the user.
+
+    All other errors are raised unchanged.
+
+    Args:
+        folder: The experiment's folder.
 
     Raises:
         HeadToHeadError: If a file was moved or deleted during the run, or the folder is not writable.
+        OSError: If it is a limit of the machine, such as the number of open files.
     """
     try:
         yield

@@ -11,7 +11,7 @@ import math
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -24,20 +24,26 @@ from headtohead.data import prepare_recorded
 from headtohead.errors import HeadToHeadError, is_disk_error, is_out_of_memory
 from headtohead.escaping import visible
 from headtohead.plugins.launcher import WorkerPlugins
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import Registered, current
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage import exits, states
+from headtohead.storage.examples import write_examples
 from headtohead.storage.leases import Busy, Lease, LeaseLost
 from headtohead.storage.objects import load_plugins
 from headtohead.storage.results import ResultsRecord
-from headtohead.storage.run import CHECKPOINT, TRANSLATIONS, VOCABULARY, RunRecord
+from headtohead.storage.run import CHECKPOINT, EXAMPLES, TRANSLATIONS, VOCABULARY, RunRecord
 from headtohead.storage.run_directory import RunWriter
 from headtohead.storage.stack import StackFolder
 from headtohead.training import checkpoint
 from headtohead.training.loop import Evaluation, StackTraining, TimeLimitReached, TrainingEvents
 from headtohead.training.maps import SentenceMaps, probe_maps, summary, write_maps
 from headtohead.training.memory import is_device_error, keep_freed_memory, machine_load
-from headtohead.training.results import Member, cost_metrics, score_test_split, translations_table
+from headtohead.training.results import (
+    MemberResults,
+    cost_metrics,
+    score_splits,
+    translations_table,
+)
 
 PROGRESS_SECONDS = 0.5
 
@@ -48,7 +54,20 @@ log = logging.getLogger(__name__)
 
 
 def work(path: Path, device: str, plugins: WorkerPlugins) -> int:
-    """Train a stack, from its resume point if it exists; return an exit code."""
+    """Train a stack, from its resume point if it exists; return an exit code of `exits`.
+
+    Errors of training become exit codes: BUSY if another process holds or takes over a lease, or the stack no longer
+    exists; TIMEOUT; and those of `_report`. Without open runs, resume points are removed and the code is OK. The leases
+    are released at the end.
+
+    Args:
+        path: The stack's folder.
+        device: ``"cpu"`` or ``"cuda"``; if the stack began on another one, its record is changed.
+        plugins: The plugins that the parent loaded.
+
+    Raises:
+        HeadToHeadError: If the record of the stack is missing or damaged when the leases are acquired.
+    """
     folder = StackFolder(path)
     try:
         lease = Lease(*(run.path for run in folder.runs()))
@@ -86,7 +105,11 @@ def work(path: Path, device: str, plugins: WorkerPlugins) -> int:
 
 
 def _report(error: Exception) -> int:
-    """Log an error and return its exit code, which must be correct even if the log cannot be written."""
+    """Write an error to standard error and return its exit code.
+
+    INPUT for a `HeadToHeadError`, else DISK, OOM, DEVICE or FAILED by the kind of error. The last line is the reason
+    that the parent shows; if it cannot be written, the code is DISK, except that of an out-of-memory error.
+    """
     log.info("the worker ends with an error", exc_info=error)
     if isinstance(error, HeadToHeadError):
         # The parent reads the message from the log.
@@ -112,17 +135,20 @@ def _log(text: str) -> bool:
     return True
 
 
-def _require_unchanged_reads(record: RunRecord, config: RunConfig) -> None:
-    """Raise if a file or variable that a plugin reads has changed since the run was planned.
+def _require_unchanged_reads(record: RunRecord, entries: Iterable[Registered]) -> None:
+    """Raise if a file or variable that an entry reads has changed since the run was planned.
 
-    Sources cannot differ: the parent sends those of the plan.
+    Reads that the record lacks are not checked. Sources cannot differ: the parent sends those of the plan.
+
+    Raises:
+        HeadToHeadError: If a hash has changed, or a declared file is missing.
     """
     recorded: dict[tuple[str, str, str], str | None] = {}
     for plugin in record.plugins:
         for recorded_read in plugin.reads:
             key = (plugin.family, plugin.name, recorded_read.name)
             recorded[key] = recorded_read.sha256
-    for entry in plugins_of(config):
+    for entry in entries:
         for read in entry.reads:
             key = (entry.family, entry.name, read.name)
             if recorded.get(key, read.sha256) != read.sha256:
@@ -133,7 +159,21 @@ def _require_unchanged_reads(record: RunRecord, config: RunConfig) -> None:
 
 
 class Worker:
-    """An attempt to train a stack; the process holds the leases of its runs."""
+    """An attempt to train a stack; the process holds the leases of its runs.
+
+    Construction registers the plugins, sets the number of threads of the process, prepares the data and builds the
+    model.
+
+    Args:
+        folder: The stack.
+        device: ``"cpu"`` or ``"cuda"``.
+        plugins: The plugins that the parent loaded.
+        lease: The acquired lease of all runs of the stack.
+
+    Raises:
+        HeadToHeadError: If a record is damaged, a plugin or what it reads has changed or is missing, the data have
+            changed, or the code of a plugin raises an error.
+    """
 
     def __init__(
         self, folder: StackFolder, device: str, plugins: WorkerPlugins, lease: Lease
@@ -155,15 +195,18 @@ class Worker:
         keep_freed_memory()
         members = self.record.members
         name = self.runs[0].path.name
-        configs = {}
-        for slug, config in folder.configs().items():
-            configs[slug] = parsed_options(config, name)
+        records = [run.record for run in self.runs]
+        configs: dict[str, RunConfig] = {}
+        plugins_by_variant: dict[str, list[Registered]] = {}
+        for record, member in zip(records, members, strict=True):
+            if member.variant not in configs:
+                configs[member.variant] = parsed_options(record.config, name)
+                plugins_by_variant[member.variant] = plugins_of(configs[member.variant])
+            _require_unchanged_reads(record, plugins_by_variant[member.variant])
         self.config = configs[members[0].variant]
-        for run, member in zip(self.runs, members, strict=True):
-            _require_unchanged_reads(run.record, configs[member.variant])
         # Members of a stack have the same section `evaluate` and the same data.
-        self.decoding_limit = self.runs[0].record.decoding_limit
-        recorded = self.runs[0].record.data["data_hash"]
+        self.decoding_limit = records[0].decoding_limit
+        recorded = records[0].data["data_hash"]
         self.data = prepare_recorded(self.config.data, Path(self.record.cache), recorded)
         with watched_entries(configs.values()):
             self.training = StackTraining(
@@ -180,7 +223,15 @@ class Worker:
         self.training.num_microbatches = self.record.num_microbatches
 
     def run(self) -> None:
-        """Train and evaluate the members, and write their results."""
+        """Train and evaluate the members, and write their results; runs with a final state are left out.
+
+        At the end, the resume points are removed. An error in the code of one member ends that member only.
+
+        Raises:
+            TimeLimitReached: If the time limit of the stack has passed.
+            LeaseLost: If another process has taken over a run.
+            Exception: Any error of the disk, the memory, the GPU or the shared training step.
+        """
         for index, run in enumerate(self.runs):
             if run.state in states.FINAL:
                 self.training.retire(index, "ended before")
@@ -222,7 +273,13 @@ class Worker:
 
     @contextmanager
     def _isolated(self, index: int) -> Iterator[None]:
-        """Retire a member on an error in its own code; re-raise errors of the disk, the memory, the GPU and leases."""
+        """Swallow an error of the block and retire the member that it belongs to, with the state FAILED.
+
+        Errors of the disk, the memory, the GPU and of leases concern the whole stack and are re-raised.
+
+        Args:
+            index: The member.
+        """
         try:
             yield
         except Exception as error:
@@ -266,7 +323,13 @@ class Worker:
             self._write_progress()
 
     def _write_progress(self) -> None:
-        """Write the step, and the mean training loss of the members at the last evaluation."""
+        """Write the step, the seconds, and the mean over members of their last training losses, to the stack's folder.
+
+        The loss is None before the first evaluation.
+
+        Raises:
+            LeaseLost: If another process has taken over the stack.
+        """
         loss = None
         if self.losses:
             loss = sum(self.losses.values()) / len(self.losses)
@@ -284,9 +347,10 @@ class Worker:
         return self.training.earlier_seconds + time.monotonic() - self.started
 
     def _on_evaluation(self, evaluation: Evaluation) -> None:
-        """Store the finite metrics of a member and call the hook; set the state of a member that diverged.
+        """Append a member's finite metrics and the load of the machine to its history, and call the hook.
 
-        An error here retires the member, as `_isolated` describes.
+        A member that diverged gets the state DIVERGED instead of the hook ``on_evaluation``. An error here retires the
+        member, as `_isolated` describes.
         """
         index = evaluation.member
         step = evaluation.step
@@ -319,7 +383,11 @@ class Worker:
         )
 
     def _finish(self) -> None:
-        """Score the members that reached the end of their training, and write their results."""
+        """Score the members that reached the end of their training or stopped early, and write their results.
+
+        Members that diverged or failed, and DONE runs, are left out; without others, nothing is scored. An error of a
+        member's results retires it; an error of the joint scoring is raised.
+        """
         finished = []
         for index, member in enumerate(self.training.progress.members):
             has_result = member.ended is None or member.ended == "stopped early"
@@ -327,7 +395,7 @@ class Worker:
                 finished.append(index)
         if not finished:
             return
-        results = score_test_split(self.training, self.data, self.decoding_limit)
+        results = score_splits(self.training, self.data, self.decoding_limit)
         maps = []
         for probe in self.record.probes:
             maps_of_members = probe_maps(
@@ -347,10 +415,25 @@ class Worker:
                 self._announce_end(index, states.DONE)
 
     def _finish_member(
-        self, directory: Path, index: int, test: Member, maps: Sequence[SentenceMaps]
+        self,
+        directory: Path,
+        index: int,
+        member_results: MemberResults,
+        maps: Sequence[SentenceMaps],
     ) -> None:
-        """Write the files of a member's result, the scores last."""
-        record, translations = test
+        """Write the files of a member's result, the scores and the state DONE last.
+
+        Args:
+            directory: The run directory, whose lease is held.
+            index: The member.
+            member_results: Its scores, translations and values per example.
+            maps: Its attention maps, one per probe sentence; no file without any.
+
+        Raises:
+            OSError: If the disk is full.
+            LeaseLost: If another process has taken over the run.
+        """
+        record, translations, examples = member_results
         run = self.runs[index]
         member = self.training.progress.members[index]
         if maps:
@@ -362,8 +445,9 @@ class Worker:
         target_words = self.data.target_vocabulary.words
         run.write_json(VOCABULARY, {"source": source_words, "target": target_words})
         files.write_text(directory / TRANSLATIONS, translations_table(translations))
-        metrics = dict(record.metrics)
-        metrics |= self._last_metrics(index, member.best_step)
+        write_examples(directory / EXAMPLES, examples)
+        metrics = self._last_metrics(index, member.best_step)
+        metrics |= record.metrics
         metrics |= summary(maps)
         metrics |= self._costs
         metrics["system/wall_seconds"] = self._seconds

@@ -53,7 +53,16 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 def aligned_empty(
     like: Tensor, shape: tuple[int, int, int], dtype: torch.dtype | None = None
 ) -> Tensor:
-    """Return an uninitialised tensor ``[member, row, column]`` with aligned rows where products into it are faster."""
+    """Return an uninitialised tensor ``[member, row, column]`` with aligned rows where products into it are faster.
+
+    Rows are aligned on CUDA, and on a CPU from `WIDE` columns. They may have padding between them; the tensor is then
+    not contiguous.
+
+    Args:
+        like: A tensor with the device.
+        shape: Members, rows and columns.
+        dtype: Type of the numbers; default: that of ``like``.
+    """
     rows, stride = shape[1:]
     if on_cuda(like):
         stride += -stride % ALIGNED_ON_CUDA

@@ -56,7 +56,7 @@ class MultiHeadAttention(nn.Module):
         dropout: Dropout of the attention weights.
         bias: Whether the projections have biases.
         init: Initialisation of the projections.
-        self_attention: Whether keys and values are computed from the inputs, not from a memory.
+        is_self_attention: Whether keys and values are computed from the inputs, not from a memory.
 
     Raises:
         UndefinedError: If the style does not support a mechanism of the encoding.
@@ -70,10 +70,11 @@ class MultiHeadAttention(nn.Module):
         dropout: Dropout,
         bias: bool,
         init: Init,
-        self_attention: bool,
+        is_self_attention: bool,
     ) -> None:
         super().__init__()
-        context, mechanisms = style.context, positional.mechanisms
+        context = style.context
+        mechanisms = positional.mechanisms
         for encoding in positional.parts:
             reason = incompatibility(
                 type(encoding), encoding.mechanisms, type(style), context.geometry, context.role
@@ -86,17 +87,20 @@ class MultiHeadAttention(nn.Module):
         self._shared = (positional,)
         self.mask_value = mask_value
         self.dropout = dropout
-        self.self_attention = self_attention
-        geometry, generators, d_model = context.geometry, context.generators, context.d_model
+        self.is_self_attention = is_self_attention
+        geometry = context.geometry
+        generators = context.generators
+        d_model = context.d_model
         self._joined = geometry.output_heads * geometry.value_width
+        """Width of the concatenated heads."""
         if style.projects:
             q = geometry.heads * geometry.key_width
             k = geometry.kv_heads * geometry.key_width
             v = geometry.value_heads * geometry.value_width
             self._widths = [q, k, v]
-            if self_attention and not overrides(style, Attention, "project"):
+            if is_self_attention and not overrides(style, Attention, "project"):
                 self.queries_keys_values = StackedLinear(generators, d_model, [q, k, v], bias, init)
-            elif not self_attention:
+            elif not is_self_attention:
                 if q:
                     self.queries = StackedLinear(generators, d_model, [q], bias, init)
                 self.keys_values = StackedLinear(generators, d_model, [k, v], bias, init)
@@ -109,7 +113,7 @@ class MultiHeadAttention(nn.Module):
             and not mechanisms & {"bias", "content_bias", "score", "values"}
             and not dropout.rate
         )
-        self._needs_inputs = self_attention and (
+        self._needs_inputs = is_self_attention and (
             "mix_tokens" in self._overridden or "content_bias" in mechanisms
         )
         needs_weights = (
@@ -163,6 +167,9 @@ class MultiHeadAttention(nn.Module):
 
         Returns:
             The output, with the shape of ``x``, and the first values; None if no layer so far has ``mix_values``.
+
+        Raises:
+            HeadToHeadError: If a hook of a plugin returns a tensor of a wrong shape or type.
         """
         shape = x.shape
         x = x.flatten(1, -2)
@@ -207,7 +214,17 @@ class MultiHeadAttention(nn.Module):
     def _read(
         self, x: Tensor, memory: Tensor | None, ctx: AttentionContext, record: Record | None
     ) -> Tensor:
-        """Return the output of a style without projections."""
+        """Return the output of a style without projections, ``[member, tokens, d_model]``.
+
+        Args:
+            x: ``[member, tokens, d_model]``.
+            memory: The same for the keys; None in self-attention, whose keys are the queries.
+            ctx: Positions and mask.
+            record: Receives ``values`` and the steps of `_weigh`.
+
+        Raises:
+            HeadToHeadError: If ``read`` returns anything else than two tensors of the right shapes.
+        """
         queries = _sentences(x, ctx.query_positions)
         keys = queries
         if memory is not None:
@@ -243,10 +260,26 @@ class MultiHeadAttention(nn.Module):
         record: Record | None,
         first_values: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        """Return queries, keys, values and first values, ``[member, batch, head, time, width]``."""
+        """Return queries, keys, values and first values, ``[member, batch, head, time, width]``.
+
+        Queries and keys are transformed by the style and rotated by the encoding. With a cache, keys and values are
+        those of all tokens so far; new ones are appended to it. In the role cross, a filled cache replaces ``memory``,
+        and values are used as they were stored.
+
+        Args:
+            x: ``[member, tokens, d_model]``.
+            memory: The same for the keys in the role cross; not None unless the cache is filled.
+            ctx: Positions.
+            cache: The cache of the layer, changed in place, or None.
+            record: Receives plain queries and keys, if they are transformed.
+            first_values: As in `forward`.
+
+        Raises:
+            HeadToHeadError: If a hook of a plugin returns a tensor of a wrong shape or type.
+        """
         geometry = self.context.geometry
         time = ctx.query_positions.shape[1]
-        if self.self_attention:
+        if self.is_self_attention:
             q, k, v = self._self_projections(x)
             # A cached step computes only the new keys, which have the positions of the queries.
             key_positions = ctx.query_positions
@@ -302,12 +335,18 @@ class MultiHeadAttention(nn.Module):
     def _rotate(self, x: Tensor, positions: Tensor, ctx: AttentionContext) -> Tensor:
         """Return queries or keys ``[member, batch, head, time, key_width]`` as the encoding rotates them, if it does.
 
+        Args:
+            x: Queries or keys.
+            positions: ``[1, time]``, or ``[member · batch, time]`` if they are sampled.
+            ctx: Whether positions are sampled.
+
         Raises:
-            HeadToHeadError: If the encoding returns a tensor of another shape.
+            HeadToHeadError: If the encoding returns a tensor of another shape or type.
         """
         if "rotate" not in self._mechanisms:
             return x
         vectors = x
+        # Each sentence has its own sampled positions, so the encoding gets sentences of one member.
         if ctx.sampled_positions:
             vectors = x.flatten(0, 1).unsqueeze(0)
         layer = self.context.layer or 0
@@ -352,7 +391,18 @@ class MultiHeadAttention(nn.Module):
         return x.repeat_interleave(groups, dim=2)
 
     def _bias(self, ctx: AttentionContext, inputs: Tensor | None) -> Tensor | None:
-        """Return the sum of the biases of the encoding; a cached one is the same object in all layers."""
+        """Return what the encoding adds to scores, ``[member or 1, batch or 1, head or 1, query, key]``, or None.
+
+        It is the sum of the hooks ``bias`` and ``content_bias``. A bias that the encoding caches is the same object in
+        all layers.
+
+        Args:
+            ctx: Positions.
+            inputs: The inputs at all keys, ``[member, batch, key, d_model]``, for ``content_bias``; None without it.
+
+        Raises:
+            HeadToHeadError: If the encoding returns a tensor of a wrong shape.
+        """
         bias = self._positions_bias(ctx)
         if "content_bias" not in self._mechanisms or inputs is None:
             return bias
@@ -408,13 +458,24 @@ class MultiHeadAttention(nn.Module):
     def _fused(
         self, q: Tensor, k: Tensor, v: Tensor, ctx: AttentionContext, bias: Tensor | None
     ) -> Tensor:
-        """Return the outputs of the heads, ``[member · batch, head, query, width]``."""
+        """Return the outputs of the heads, ``[member · batch, head, query, value_width]``, without the weights.
+
+        They are computed by the fused kernel or as two batched products, whichever is faster or supported.
+
+        Args:
+            q: ``[member, batch, head, query, key_width]``.
+            k: ``[member, batch, head, key, key_width]``, repeated for the heads of queries.
+            v: ``[member, batch, head, key, value_width]``, repeated likewise.
+            ctx: The mask; tensors that are derived from it are stored there for the other layers.
+            bias: From `_bias`.
+        """
         members, batch = q.shape[:2]
+        # Queries for which all scores become equal.
         level = None
         if self.mask_value not in ("-inf", "additive"):
             level = _for_rows(self._level_rows(ctx), members * batch)
-        products = self._uses_products(q, k, v)
-        in_float32 = products and _faster_in_float32(q, k)
+        uses_products = self._uses_products(q, k, v)
+        in_float32 = uses_products and _faster_in_float32(q, k)
         dtype = torch.float32 if in_float32 else kernel_dtype(q)
         additive_mask = None
         if bias is not None or ctx.mask is not None:
@@ -423,7 +484,7 @@ class MultiHeadAttention(nn.Module):
                 bias,
                 lambda: self._additive_mask(ctx, bias, (members, batch), dtype, level),
             )
-            if on_cuda(q) and not products:
+            if on_cuda(q) and not uses_products:
                 additive_mask = ctx.derived(
                     "aligned mask", additive_mask, partial(aligned_mask, additive_mask)
                 )
@@ -438,7 +499,7 @@ class MultiHeadAttention(nn.Module):
                 return _two_products(
                     q.float(), k.float(), v.float(), additive_mask, self.dropout, scale, ctx
                 )
-        if products:
+        if uses_products:
             return _two_products(q, k, v, additive_mask, self.dropout, scale, ctx)
         return functional.scaled_dot_product_attention(
             q, k, v, attn_mask=additive_mask, scale=scale
@@ -462,7 +523,15 @@ class MultiHeadAttention(nn.Module):
         dtype: torch.dtype,
         level: Tensor | None,
     ) -> Tensor:
-        """Return the sum of mask and bias, 0 for the queries of ``level``."""
+        """Return the sum of mask and bias, ``[member · batch or 1, head or 1, query, key]``.
+
+        Args:
+            ctx: The mask; it or ``bias`` is not None.
+            bias: ``[member or 1, batch or 1, head or 1, query, key]``, or None.
+            lead: Members and batch.
+            dtype: Type of the sum.
+            level: Queries that get 0, ``[member · batch or 1, 1, query, 1]``, or None.
+        """
         total = _for_rows(ctx.additive(dtype, self.mask_value), lead[0] * lead[1])
         if bias is not None:
             bias = bias.to(dtype)
@@ -477,16 +546,16 @@ class MultiHeadAttention(nn.Module):
         return total.masked_fill(level, 0.0)
 
     def _level_rows(self, ctx: AttentionContext) -> Tensor | None:
-        """Return the queries without keys for which all scores are replaced by -1e9.
+        """Return True for the queries without keys whose scores are all replaced by -1e9, so their weights are uniform.
 
-        Their weights are uniform. ``[member · batch or 1, 1, query, 1]``.
+        ``[member · batch or 1, 1, query, 1]``; None if no query lacks keys, or for another mask value.
         """
         if not ctx.has_dead_rows:
             return None
         if isinstance(self.mask_value, PerMemberMaskValue):
             assert ctx.mask is not None
             dead = ~ctx.mask.any(dim=-1, keepdim=True)
-            return (dead & self.mask_value.replaced.along(dead)).flatten(0, 1)
+            return (dead & self.mask_value.replaced.broadcast_to(dead)).flatten(0, 1)
         if self.mask_value != "-1e9":
             return None
         return ctx.dead_rows
@@ -500,6 +569,19 @@ class MultiHeadAttention(nn.Module):
         bias: Tensor | None,
         record: Record | None,
     ) -> Tensor:
+        """Return the outputs of the heads, ``[member, batch, head, query, value_width]``, from their weights.
+
+        Args:
+            q: ``[member, batch, head, query, key_width]``.
+            k: ``[member, batch, head, key, key_width]``, repeated for the heads of queries.
+            v: ``[member, batch, head, key, value_width]``, repeated likewise.
+            ctx: Positions and mask.
+            bias: From `_bias`.
+            record: Receives the steps from ``products`` to ``heads``, or None.
+
+        Raises:
+            HeadToHeadError: If a hook of a plugin returns a tensor of a wrong shape or type.
+        """
         positions = (ctx.query_positions, ctx.key_positions, self.context.role)
         layer = self.context.layer or 0
         products = self.style.scores(q, k, ctx.query_positions, ctx.key_positions)
@@ -532,7 +614,17 @@ class MultiHeadAttention(nn.Module):
     def _weigh(
         self, filled: Tensor, v: Tensor, ctx: AttentionContext, record: Record | None
     ) -> Tensor:
-        """Return the outputs of the heads for scores that contain the mask value."""
+        """Return the outputs of the heads for masked scores, ``[member, batch, head, query, value_width]``.
+
+        Args:
+            filled: Scores with the mask value, ``[member, batch, head, query, key]``.
+            v: ``[member, batch, head, key, value_width]``.
+            ctx: Positions and mask.
+            record: Receives ``mask``, ``filled``, weights and ``heads``, or None.
+
+        Raises:
+            HeadToHeadError: If a hook of a plugin returns a tensor of a wrong shape or type.
+        """
         unmixed = self.style.normalise(filled, ctx.mask)
         require_like(self.style, "normalise", unmixed, filled, "member batch head query key")
         weights = self.style.mix(unmixed)
@@ -608,13 +700,23 @@ def _two_products(
     scale: float,
     ctx: AttentionContext,
 ) -> Tensor:
-    """Return attention as two batched products, for short sequences and dropout of weights.
+    """Return attention as two batched products, ``[member · batch, head, query, value_width]``.
 
-    It equals the fused kernel, which does not support dropout per member.
+    It is for short sequences and dropout of weights, and equals the fused kernel, which does not support dropout per
+    member. Queries that attend to no key give 0 with the mask value -inf.
 
     On a CPU, scores are stored as ``[.., key, query]``: softmax along an inner axis is vectorised over the
     queries, while along a last axis of fewer than 16 keys it is not (torch 2.13: 3.5 times slower). On CUDA they are
-    ``[.., query, key]``. Queries that attend to no key give 0 with the mask value -inf.
+    ``[.., query, key]``.
+
+    Args:
+        q: ``[member · batch, head, query, key_width]``.
+        k: ``[member · batch, head, key, key_width]``.
+        v: ``[member · batch, head, key, value_width]``.
+        additive_mask: Mask and bias, ``[member · batch or 1, head or 1, query, key]``, or None.
+        dropout: Dropout of the weights.
+        scale: Factor of the products.
+        ctx: Stores what is derived from the mask for the other layers.
     """
     lead = q.shape[:2]
     queries = q.shape[2]
@@ -661,12 +763,18 @@ def _two_products(
 
 
 def apply_mask(scores: Tensor, mask: Tensor | None, mask_value: MaskValue) -> Tensor:
-    """Apply a mask to scores: set ``-inf`` or ``-1e9``, or subtract 1e9 (``additive``)."""
+    """Return scores with a mask applied: set to ``-inf`` or ``-1e9``, or lowered by 1e9 (``additive``).
+
+    Args:
+        scores: ``[member, batch, head, query, key]``.
+        mask: ``[member or 1, batch or 1, 1, query, key]``, True where a query attends; None returns the scores.
+        mask_value: The value of all members, or of each.
+    """
     if mask is None:
         return scores
     if isinstance(mask_value, PerMemberMaskValue):
-        added = torch.where(mask_value.added.along(scores) > 0, scores, 0.0)
-        return torch.where(mask, scores, added + mask_value.low.along(scores))
+        added = torch.where(mask_value.added.broadcast_to(scores) > 0, scores, 0.0)
+        return torch.where(mask, scores, added + mask_value.low.broadcast_to(scores))
     if mask_value == "additive":
         return torch.where(mask, scores, scores - 1e9)
     lowest = -torch.inf if mask_value == "-inf" else -1e9

@@ -35,10 +35,14 @@ class AttentionContext:
     _derived: dict[Hashable, tuple[Tensor | None, Tensor]] = field(default_factory=dict)
 
     def additive(self, dtype: torch.dtype, mask_value: MaskValue) -> Tensor | None:
-        """Return the mask as a term to add to scores: 0 where it is True, else the mask value.
+        """Return the mask as a term to add to scores: 0 where it is True, else the mask value; None without a mask.
 
         ``[member · batch or 1, 1, query, key]``, with members folded into the batch for the fused
-        kernel.
+        kernel. It is computed once per type: all layers of a context have the same mask value.
+
+        Args:
+            dtype: Type of the term.
+            mask_value: ``"-inf"`` adds -inf; ``"-1e9"`` and ``"additive"`` add -1e9.
         """
         mask = self.mask
         if mask is None:
@@ -49,7 +53,7 @@ class AttentionContext:
                 dtype, mask.device, -torch.inf if mask_value == "-inf" else -1e9
             )
             if isinstance(mask_value, PerMemberMaskValue):
-                lowest = mask_value.low.along(zero.view(1, 1, 1, 1, 1))
+                lowest = mask_value.low.broadcast_to(zero.view(1, 1, 1, 1, 1))
             return torch.where(mask, zero, lowest).flatten(0, 1)
 
         return self.derived(("additive", dtype), None, additive)
@@ -59,15 +63,20 @@ class AttentionContext:
     ) -> Tensor:
         """Return a tensor that all layers of the role share; it is computed once for a source.
 
+        Only the last result of a key is stored: another source object, even if equal, is computed again.
+
         Args:
             key: Identifies the computation.
-            source: The tensor object from which it is computed, besides the mask.
+            source: The tensor object from which it is computed, besides the mask; or None.
             compute: Computes it.
         """
-        known = self._derived.get(key)
-        if known is None or known[0] is not source:
-            known = self._derived[key] = (source, compute())
-        return known[1]
+        if key in self._derived:
+            stored_source, stored = self._derived[key]
+            if stored_source is source:
+                return stored
+        computed = compute()
+        self._derived[key] = (source, computed)
+        return computed
 
     @cached_property
     def dead_rows(self) -> Tensor:

@@ -29,7 +29,17 @@ class EncoderLayer(nn.Module):
         record: Record | None = None,
         first_values: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the output and the first values, as `MultiHeadAttention.forward` does."""
+        """Return the output ``[member, tokens, d_model]`` and the first values, as `MultiHeadAttention.forward` does.
+
+        Args:
+            x: ``[member, tokens, d_model]``.
+            ctx: Positions and mask of self-attention.
+            record: Receives the steps of all sublayers, or None.
+            first_values: Those of the layer before; None in the first layer.
+
+        Raises:
+            HeadToHeadError: If a hook of a plugin returns a tensor of a wrong shape or type.
+        """
         inputs = self.attention_branch.sublayer_input(x, record)
         output, first_values = self.attention(inputs, None, ctx, None, record, first_values)
         x = self.attention_branch.add(x, output, record)
@@ -46,7 +56,7 @@ class DecoderLayer(nn.Module):
         super().__init__()
         self.attention = build.attention("decoder", layer)
         self.attention_branch = build.branch("decoder", layer)
-        if "cross" in build.config.roles:
+        if "cross" in build.num_layers:
             self.cross = build.attention("cross", layer)
             self.cross_branch = build.branch("decoder", layer)
         self.feed_forward = build.feed_forward("decoder", layer)
@@ -61,7 +71,21 @@ class DecoderLayer(nn.Module):
         records: tuple[Record | None, Record | None] = (None, None),
         first_values: FirstValues = (None, None),
     ) -> tuple[Tensor, FirstValues]:
-        """Return the output and the first values. A pair is of self-attention and of cross-attention."""
+        """Return the output ``[member, tokens, d_model]`` and the first values of both attentions.
+
+        Every pair is of self-attention and of cross-attention.
+
+        Args:
+            x: ``[member, tokens, d_model]``.
+            memory: ``[member, source tokens, d_model]``; None without cross-attention.
+            contexts: Positions and masks; without the second one, cross-attention is skipped.
+            caches: The caches of a decoding step, changed in place, or None.
+            records: Receive the steps of all sublayers, or None.
+            first_values: Those of the layer before; None in the first layer.
+
+        Raises:
+            HeadToHeadError: If a hook of a plugin returns a tensor of a wrong shape or type.
+        """
         self_context, cross_context = contexts
         self_cache, cross_cache = caches
         record, cross_record = records
@@ -90,7 +114,15 @@ def apply_feed_forward(
     name: str,
     record: Record | None,
 ) -> Tensor:
-    """Apply a feed-forward in its residual block; recorded steps have the prefix ``name``."""
+    """Return the output of a feed-forward in its residual block, with the shape of ``x``.
+
+    Args:
+        branch: The residual block.
+        part: The feed-forward.
+        x: ``[member, tokens, d_model]``.
+        name: Prefix of the recorded steps, as in ``feed_forward.inner``.
+        record: Receives the steps, or None.
+    """
     if record is None:
         return branch.add(x, part(branch.sublayer_input(x)))
     record_step = record

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from headtohead.model.attention import MultiHeadAttention
-from headtohead.model.dropout import Dropout, DropoutRNG, Rate
+from headtohead.model.dropout import Dropout, DropoutRNG, Thresholds
 from headtohead.model.geometry import Bound, VocabSizes, find_bound, find_geometry
 from headtohead.model.layers import (
     Generators,
@@ -32,11 +32,17 @@ from headtohead.model.members import (
 )
 from headtohead.model.quirks import key_sides
 from headtohead.plugins.attention import Attention
-from headtohead.plugins.component import BuildContext, Component, require_members
+from headtohead.plugins.component import BuildContext, Component, Geometry, require_members
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.norm import Norm
 from headtohead.plugins.positional import Positional
-from headtohead.plugins.registry import current, registered
+from headtohead.plugins.registry import (
+    find_attention,
+    find_entry,
+    find_masking,
+    find_positional,
+    registered,
+)
 from headtohead.schema.run_config import EntryConfig, RunConfig
 
 
@@ -53,31 +59,43 @@ def build_components(config: RunConfig, seeds: Sequence[int]) -> None:
         HeadToHeadError: If a tensor has no member axis, or NaN at initialisation.
     """
     build = Builder([config] * len(seeds), seeds)
-    for role in config.roles:
+    for role, layers in build.num_layers.items():
         build.positional(role)
-        for layer in range(build.layers(role)):
+        for layer in range(layers):
             build.style(role, layer)
 
 
 class Builder:
-    """Builds the parts of a model, in the order in which ``Transformer`` requests them."""
+    """Builds the parts of a model, in the order in which ``Transformer`` requests them.
+
+    The order matters: every part draws its initial values from the members' generators, and every dropout site gets the
+    next number.
+
+    Args:
+        configs: A configuration per member; sizes, and entries that members must share, are those of the first.
+        seeds: A seed per member; None builds a single member on the device ``meta``, without data.
+
+    Raises:
+        HeadToHeadError: If a quirk or an attention style is unknown, or the sizes of a style are inconsistent with the
+            model.
+    """
 
     def __init__(self, configs: Sequence[RunConfig], seeds: Sequence[int] | None) -> None:
         self.configs = configs
         self.config = configs[0]
         models = [config.model for config in configs]
-        self._rates: dict[str, Rate] = {}
+        self._thresholds: dict[str, Thresholds] = {}
         for kind in ("embedding", "attention", "ffn", "residual"):
             rates = [getattr(model, f"dropout_{kind}") for model in models]
-            self._rates[kind] = same_or_each(rates)
+            self._thresholds[kind] = Thresholds(same_or_each(rates))
         inits = [model.init for model in models]
         self.init: Init = inits
         if len(set(inits)) == 1:
             self.init = inits[0]
-        masked = [model.mask_value for model in models]
-        self.mask_value: MaskValue = masked[0]
-        if len(set(masked)) > 1:
-            self.mask_value = PerMemberMaskValue(masked)
+        mask_values = [model.mask_value for model in models]
+        self.mask_value: MaskValue = mask_values[0]
+        if len(set(mask_values)) > 1:
+            self.mask_value = PerMemberMaskValue(mask_values)
         self.generators: Generators = [None]
         self.device = torch.device("meta")
         if seeds is not None:
@@ -89,15 +107,19 @@ class Builder:
         self.positionals: nn.ModuleDict
         self.vocab_sizes = VocabSizes(1, 1)
         self.shared: dict[str, nn.Module] = {}
-        self.registry = current()
         self.key_sides = key_sides(self.config)
-
-    def layers(self, role: str) -> int:
-        """Return the number of layers of a role; 0 for a role that the model lacks."""
-        if role not in self.config.roles:
-            return 0
-        model = self.config.model
-        return model.encoder_layers if role == "encoder" else model.decoder_layers
+        self.num_layers: dict[str, int] = {}
+        """The number of layers by role."""
+        for role in self.config.roles:
+            self.num_layers[role] = self.config.model.decoder_layers
+        if "encoder" in self.num_layers:
+            self.num_layers["encoder"] = self.config.model.encoder_layers
+        self.geometries: dict[str, list[Geometry]] = {}
+        """The head geometry of each layer by role."""
+        for role, layers in self.num_layers.items():
+            self.geometries[role] = [
+                find_geometry(self.config, role, layer) for layer in range(layers)
+            ]
 
     def _context(
         self, role: str, layer: int | None, members: Sequence[int] | None = None
@@ -105,23 +127,20 @@ class Builder:
         """Return what a component may use to build itself.
 
         Args:
-            role: ``"encoder"``, ``"decoder"`` or ``"cross"``.
+            role: A role of the model, ``"encoder"``, ``"decoder"`` or ``"cross"``; another one is a `KeyError`.
             layer: Index of the layer; None for a component that all layers share, which gets the heads of layer 0.
             members: The members that the component is built for; default: all.
-
-        Raises:
-            HeadToHeadError: If the attention style of the layer is unknown, or its sizes are inconsistent with the
-                model.
         """
-        model, words = self.config.model, self.vocab_sizes
+        model = self.config.model
+        words = self.vocab_sizes
         generators = self.generators
         if members is not None:
             generators = [self.generators[member] for member in members]
         return BuildContext(
             role=role,
-            layers=self.layers(role),
+            layers=self.num_layers[role],
             d_model=model.d_model,
-            geometry=find_geometry(self.config, role, layer or 0),
+            geometry=self.geometries[role][layer or 0],
             generators=generators,
             layer=layer,
             model=model,
@@ -129,7 +148,11 @@ class Builder:
         )
 
     def positional(self, role: str) -> Positional:
-        """Return the encoding of a role; members with different encodings are grouped."""
+        """Return a new encoding of a role; members with different encodings are grouped in a `PerMemberPositional`.
+
+        Raises:
+            HeadToHeadError: If the entry is unknown, or has a tensor without a member axis or with infinite numbers.
+        """
         parts: list[Positional] = []
         members = []
         for chosen, group in groups(self.configs, "positional", role):
@@ -142,13 +165,19 @@ class Builder:
         return PerMemberPositional(parts, members)
 
     def _positional_of(self, chosen: EntryConfig, context: BuildContext) -> Positional:
-        """Return the encoding of some members; equal entries of layers share their parameters."""
+        """Return a new encoding for the members of a context; `PerLayerPositional` if the entry varies by layer.
+
+        Equal entries of layers share their parameters.
+
+        Raises:
+            HeadToHeadError: If an entry is unknown.
+        """
         built: dict[str, Positional] = {}
         layers = []
         for entry in chosen.pattern:
             key = entry.model_dump_json()
             if key not in built:
-                encoding = self.registry.positional(entry.name)
+                encoding = find_positional(entry.name)
                 built[key] = encoding(entry.options, context)
             layers.append(built[key])
         if len(layers) == 1:
@@ -156,13 +185,19 @@ class Builder:
         return PerLayerPositional(layers)
 
     def masking(self, role: str) -> Masking:
-        """Return the masking of a role; members with different maskings are grouped."""
+        """Return the masking of a role, a `PerLayerMasking` if it varies by layer.
+
+        Members with different maskings are grouped in a `PerMemberMasking`.
+
+        Raises:
+            HeadToHeadError: If the entry is unknown, or holds a tensor or a module.
+        """
         parts: list[Masking] = []
         members = []
         for chosen, group in groups(self.configs, "masking", role):
             layers = []
             for entry in chosen.pattern:
-                masking = self.registry.masking(entry.name)(entry.options)
+                masking = find_masking(entry.name)(entry.options)
                 require_members(masking)
                 layers.append(masking)
             part = layers[0]
@@ -176,7 +211,7 @@ class Builder:
 
     def source_embedding(self) -> StackedEmbedding | None:
         """Return the table of source tokens; None if there is no encoder or the target's table serves both."""
-        if "encoder" not in self.config.roles:
+        if "encoder" not in self.num_layers:
             return None
         if self.config.model.tie_embeddings in ("all", "embeddings"):
             return None
@@ -192,7 +227,7 @@ class Builder:
 
     def final_norm(self, role: str) -> nn.Module | SharedModule | None:
         """Return the norm after the last layer of a role; None if the model has none there."""
-        if role not in self.config.roles or not self.config.model.final_norm:
+        if role not in self.num_layers or not self.config.model.final_norm:
             return None
         return self.norm(role, None)
 
@@ -203,7 +238,7 @@ class Builder:
     def dropout(self, kind: str) -> Dropout:
         """Return the next dropout site. Sites are numbered independently of their rates."""
         self._sites += 1
-        return Dropout(self.dropout_rng, self._sites, self._rates[kind])
+        return Dropout(self.dropout_rng, self._sites, self._thresholds[kind])
 
     def style(self, role: str, layer: int) -> Attention:
         """Return a new attention style of a layer.
@@ -211,13 +246,18 @@ class Builder:
         Raises:
             HeadToHeadError: If the style is unknown or inconsistent with the model, or a tensor has no member axis.
         """
-        chosen = self.config.attention.role(role).at(layer)
-        style = self.registry.attention(chosen.name)(chosen.options, self._context(role, layer))
+        chosen = self.config.entry_of_layer("attention", role, layer)
+        style = find_attention(chosen.name)(chosen.options, self._context(role, layer))
         require_members(style)
         return style
 
     def attention(self, role: str, layer: int) -> MultiHeadAttention:
-        """Return a new attention of a layer; set ``positionals`` before. Raises as `style`."""
+        """Return a new attention of a layer; ``positionals`` must be set before.
+
+        Raises:
+            HeadToHeadError: As `style`.
+            UndefinedError: If the style does not support a mechanism of the encoding.
+        """
         style = self.style(role, layer)
         positional = self.positionals[role]
         if isinstance(positional, PerLayerPositional):
@@ -230,18 +270,21 @@ class Builder:
             self.dropout("attention"),
             self.config.model.bias,
             self.init,
-            self_attention=role != "cross" or self.key_sides["cross"] == "target",
+            is_self_attention=role != "cross" or self.key_sides["cross"] == "target",
         )
 
     def bounds(self, role: str) -> Iterator[Bound]:
-        """Yield the maximum of each positional encoding and attention of a role that has one.
+        """Yield the maximum of each positional encoding and attention of a role; entries without one are left out.
 
         It counts positions, or batch rows for an encoding by row. Encodings of all members and all layers are included.
+
+        Raises:
+            HeadToHeadError: If an entry is unknown.
         """
         for family in ("positional", "attention"):
             for group, _ in groups(self.configs, family, role):
                 for chosen in group.pattern:
-                    entry = self.registry.find(family, chosen.name).entry
+                    entry = find_entry(family, chosen.name).entry
                     assert issubclass(entry, Component)
                     bound = find_bound(entry, chosen.options, family, role)
                     if bound is not None:
@@ -254,27 +297,31 @@ class Builder:
         self.shared[name.replace("-", "_")] = module
 
     def feed_forward(self, role: str, layer: int | None) -> nn.Module | SharedModule:
-        """Return the feed-forward of a layer; one that shares its parameters after `share`.
+        """Return a new feed-forward of a layer, or after ``share("feed-forward")`` the single one of the model.
 
         Raises:
             HeadToHeadError: If the entry is unknown, or a tensor has no member axis.
         """
         if "feed_forward" in self.shared:
             return SharedModule(self.shared["feed_forward"])
-        chosen = self.config.feed_forward.role(role).at(layer)
+        chosen = self.config.entry_of_layer("feed_forward", role, layer)
         entry = registered("feed_forward", chosen.name)(chosen.options, self._context(role, layer))
         require_members(entry)
         return StackedFeedForward(entry, self.init, self.dropout("ffn"))
 
     def norm(self, role: str, layer: int | None) -> nn.Module | SharedModule:
-        """Return a norm of a layer, or of the end of a role for None; one that shares its parameters after `share`.
+        """Return a new norm, or after ``share("norm")`` the single one of the model.
+
+        Args:
+            role: The role of the layer.
+            layer: The layer; None for the norm after the last layer.
 
         Raises:
             HeadToHeadError: If the entry is unknown, or a tensor has no member axis.
         """
         if "norm" in self.shared:
             return SharedModule(self.shared["norm"])
-        chosen = self.config.norm.role(role).at(layer)
+        chosen = self.config.entry_of_layer("norm", role, layer)
         norm: Norm = registered("norm", chosen.name)(chosen.options, self._context(role, layer))
         require_members(norm)
         return norm

@@ -19,14 +19,13 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from headtohead.config.entries import entries_of
+from headtohead.config.entries import named_entries
 from headtohead.model.attention import overrides
 from headtohead.model.precision import one_thread
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.component import Component, require_members
 from headtohead.plugins.families import COMPONENTS
-from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.experiment import ModelCounts
 
@@ -52,13 +51,22 @@ def count(
     target_length: float,
     labels: float | None = None,
 ) -> ModelCounts:
-    """Return the costs of a run with vocabularies, mean lengths and mean labels per target of these sizes.
+    """Return the parameters and FLOPs of a run's model, which is built and called, once for equal arguments.
 
-    By default, each target token has a label.
+    Args:
+        config: A resolved configuration.
+        source_words: Size of the source vocabulary.
+        target_words: Size of the target vocabulary.
+        source_length: Mean tokens of a source; counted as at least 1 unless it is 0.
+        target_length: Mean tokens that the decoder reads of a target; counted as at least 1.
+        labels: Mean labels of a target; default: each target token has one.
+
+    Raises:
+        HeadToHeadError: If an entry is unknown, does not fit the model, or makes a tensor without a member axis.
+            Other errors of a plugin's code are raised unchanged.
     """
     # A cell of a notebook that is executed again registers another class under the same name.
-    entries = entries_of(config)
-    classes = tuple(current().find(family, entry.name).entry for family, entry in entries)
+    classes = tuple(registered.entry for registered in named_entries(config))
     # Masks and dropout of attention weights decide whether an attention style uses its fast path.
     ignored = {"dropout_embedding", "dropout_ffn", "dropout_residual"}
     parts = {*COMPONENTS, "model", "quirks"}
@@ -82,6 +90,10 @@ def _count(
     target_length: float,
     labels: float,
 ) -> ModelCounts:
+    """Return the counts of a model, built anew, with the arguments of `count`; none of them has a default.
+
+    FLOPs of a fractional length are interpolated between the whole lengths around it.
+    """
     length = math.ceil(max(source_length, target_length))
     device_mode: AbstractContextManager[object] = nullcontext()
     if _is_small(config, source_words + target_words, length):
@@ -126,9 +138,14 @@ def _numel(modules: Iterable[nn.Module | None]) -> int:
 
 
 def _hidden_flops(model: Transformer, source_length: int, target_length: int) -> int:
-    """Return the FLOPs of the decoder's outputs for a pair: those of the cheaper path of attention.
+    """Return the FLOPs of a forward pass over a pair up to the decoder's output: those of the cheaper attention path.
 
     A fast path may add coordinates that its kernel needs, and an explicit path computes more than a linear fast path.
+
+    Args:
+        model: With one member, in evaluation mode.
+        source_length: Tokens of the source.
+        target_length: Tokens that the decoder reads of the target.
     """
     source = torch.zeros(1, 1, source_length, dtype=torch.long, device="meta")
     target = torch.zeros(1, 1, target_length, dtype=torch.long, device="meta")
@@ -176,7 +193,7 @@ class Operations(TorchDispatchMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Execute an operation and count its FLOPs."""
+        """Execute an operation and return its result; add its FLOPs to ``flops`` if `FORMULAS` has a formula."""
         named = kwargs or {}
         out = func(*args, **named)
         formula = FORMULAS.get(func.overloadpacket)
@@ -195,7 +212,10 @@ class OnCpu(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Call a torch function with the device CPU instead of ``meta``."""
+        """Call a torch function with the device CPU in place of each argument ``meta``, and return its result.
+
+        ``torch.empty`` becomes ``torch.zeros``.
+        """
         if func is torch.empty:
             func = torch.zeros
         named = {name: _on_cpu(value) for name, value in (kwargs or {}).items()}

@@ -58,13 +58,13 @@ def attention_kernel(
     """Return the kernel of an attention on CUDA, from the conditions of torch's memory-efficient kernel.
 
     Math is two batched products with a softmax over the keys between them. cuDNN and flash attention are disabled
-    (``training/cuda.py``).
+    (``training/cuda.py``). The first condition that does not hold is the reason for math.
 
     Args:
         dtype: Type of queries, keys and values.
         key_width: Width of queries and keys of a head.
         value_width: Width of the values of a head.
-        sentences: Sentences over all members.
+        sentences: Sentences over all members, at most `MAX_SENTENCES` for the efficient kernel.
         drops_weights: Whether dropout acts on the weights, which the efficient kernel does not return.
 
     >>> attention_kernel(torch.float32, 32, 32).name
@@ -96,13 +96,13 @@ def kernel_dtype(x: Tensor) -> torch.dtype:
 def aligned_mask(mask: Tensor) -> Tensor:
     """Return an additive mask ``[.., query, key]`` with aligned strides, as the efficient kernel requires.
 
-    Otherwise torch copies the mask in every layer.
+    Otherwise torch copies the mask in every layer. A mask that is aligned already is returned itself; the shape stays.
     """
-    if mask.stride(-1) == 1 and not any(stride % ALIGNED for stride in mask.stride()[:-1]):
+    is_aligned = not any(stride % ALIGNED for stride in mask.stride()[:-1])
+    if mask.stride(-1) == 1 and is_aligned:
         return mask
     keys = mask.shape[-1]
-    return (
-        functional.pad(mask, (0, -keys % ALIGNED))[..., :keys]
-        if keys % ALIGNED
-        else mask.contiguous()
-    )
+    if keys % ALIGNED == 0:
+        return mask.contiguous()
+    padded = functional.pad(mask, (0, -keys % ALIGNED))
+    return padded[..., :keys]  # a view: the padding stays between the rows

@@ -60,7 +60,9 @@ class DecodingState:
         max_length: Maximum length of a translation, <eos> not counted.
 
     Raises:
-        HeadToHeadError: If the decoder supports a single number of tokens only.
+        HeadToHeadError: If the decoder supports a single number of tokens only, or the source is longer than the
+            maximum of an encoding or an attention.
+        ValueError: If a decoder-only model gets sources of different lengths.
     """
 
     def __init__(
@@ -94,7 +96,11 @@ class DecodingState:
         The first call of a decoder-only model also reads the prompt into the caches (prefill).
 
         Args:
-            written: All tokens so far, <sos> included, ``[member, sentence, time]``.
+            written: All tokens so far, <sos> included, ``[member, sentence, time]``; each call has one token more than
+                the call before. With caches, only the last one is read.
+
+        Raises:
+            HeadToHeadError: If the tokens exceed the maximum of an encoding or an attention.
         """
         position = written.shape[-1] - 1
         is_first = position == 0
@@ -113,22 +119,22 @@ class DecodingState:
 
     def active(self, done: Tensor, tokens: int) -> Tensor | None:
         """Remove finished sentences from the batch, and return the indices of the others; None if all remain."""
-        left = active_indices(done, tokens, self.model.position_is_row)
-        if left is not None and left.shape[1]:
-            self._select(left)
-        return left
+        remaining = active_indices(done, tokens, self.model.position_is_row)
+        if remaining is not None and remaining.shape[1]:
+            self._select(remaining)
+        return remaining
 
     def _select(self, sentences: Tensor) -> None:
-        """Keep only the given sentences of each member, ``[member, sentence]``."""
+        """Keep only the sentences with these indices, ``[member, sentence]``, as many of each member, in place."""
         self.original_rows = self.original_rows.gather(1, sentences)
         self.lengths = self.lengths.gather(1, sentences)
         if self.memory is not None:
             self.memory = self.memory[self.member_index, sentences]
         if self.prompt is not None:
             self.prompt = self.prompt[self.member_index, sentences]
-        for self_attention, cross_attention in self.caches or ():
-            self_attention.select(sentences)
-            cross_attention.select(sentences)
+        for self_cache, cross_cache in self.caches or ():
+            self_cache.select(sentences)
+            cross_cache.select(sentences)
 
 
 def _possible_steps(model: Transformer, source: Tensor, max_length: int) -> int:
@@ -145,6 +151,7 @@ def _possible_steps(model: Transformer, source: Tensor, max_length: int) -> int:
 def active_indices(done: Tensor, tokens: int, together: bool = False) -> Tensor | None:
     """Return the indices of the sentences to continue, ``[member, sentence]``, or None for all.
 
+    No column is left if all sentences are finished. While more than `WORTH_LEAVING` of them are active, all continue.
     All members continue the same number of sentences: a member with fewer active sentences
     continues finished ones too. On CUDA, where the number of sentences is read from the device, all continue until the
     next multiple of ``WORDS_PER_CHECK`` tokens.
@@ -156,11 +163,12 @@ def active_indices(done: Tensor, tokens: int, together: bool = False) -> Tensor 
     """
     if on_cuda(done) and tokens % WORDS_PER_CHECK:
         return None
-    left = int((~done).sum(1).max())
-    most = 0 if together else WORTH_LEAVING * done.shape[1]
-    if left > most:
+    num_active = int((~done).sum(1).max())
+    max_active = 0 if together else WORTH_LEAVING * done.shape[1]
+    if num_active > max_active:
         return None
-    return done.int().argsort(dim=1, stable=True)[:, :left]
+    active_first = done.int().argsort(dim=1, stable=True)
+    return active_first[:, :num_active]
 
 
 @torch.no_grad()
@@ -170,7 +178,13 @@ def greedy(
     """Translate by choosing the most probable token at every step; arguments as in `DecodingState`.
 
     Returns:
-        Ids ``[member, batch, at most max_length]`` without <sos>; from <eos> on, ``ends.fill``.
+        Ids ``[member, batch, at most max_length]`` without <sos>; from <eos> on, ``ends.fill``. The last axis is
+        shorter than ``max_length`` only if the decoder supports fewer positions.
+
+    Raises:
+        HeadToHeadError: If the decoder supports a single number of tokens only, or the source is longer than the
+            maximum of an encoding or an attention.
+        ValueError: If a decoder-only model gets sources of different lengths.
     """
     state = DecodingState(model, source, lengths, max_length)
     translated = torch.full((*source.shape[:2], state.steps), ends.fill, device=source.device)
@@ -183,13 +197,13 @@ def greedy(
         chosen = torch.where(done, ends.fill, chosen)
         translated[state.member_index, state.original_rows, position] = chosen
         written = torch.cat([written, chosen.unsqueeze(-1)], dim=-1)
-        left = state.active(done, position + 1)
-        if left is None:
+        remaining = state.active(done, position + 1)
+        if remaining is None:
             continue
-        if not left.shape[1]:
+        if not remaining.shape[1]:
             break
-        done = done.gather(1, left)
-        written = written[state.member_index, left]
+        done = done.gather(1, remaining)
+        written = written[state.member_index, remaining]
     return translated
 
 
@@ -198,11 +212,17 @@ def translate_each(
 ) -> list[list[int]]:
     """Return the token ids of the greedy translation of each source, which do not depend on the other sources.
 
+    A translation ends before <eos>; without sources, the result is empty.
+
     Args:
         model: A stack with one member, in evaluation mode.
         sources: Token ids, boundary tokens included.
         max_length: Maximum length of a translation, <eos> not counted.
         ends: Ids of the vocabulary.
+
+    Raises:
+        HeadToHeadError: If the decoder supports a single number of tokens only, or a source is longer than the maximum
+            of an encoding or an attention.
     """
     translations: list[list[int]] = [[] for _ in sources]
     device = model.target_embedding.weight.device
@@ -223,7 +243,8 @@ def translate_each(
 def _independent_batches(model: Transformer, lengths: Sequence[int]) -> Iterator[list[int]]:
     """Yield the indices of sources, sorted by length, in batches in which no source affects another.
 
-    Sentences of different lengths share a batch only if an encoder reads them and padding is hidden.
+    A batch has at most `TOGETHER` sources, and one if positions are batch rows. Sentences of different lengths share a
+    batch only if an encoder reads them and padding is hidden.
     """
     order = sorted(range(len(lengths)), key=lengths.__getitem__)
     size = 1 if model.position_is_row else TOGETHER

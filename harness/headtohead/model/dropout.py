@@ -61,15 +61,17 @@ def _launch(*arguments: Any) -> Tensor:
 
 @cache
 def kernel_fault(device: torch.device) -> str:
-    """Return why the kernel cannot run on a GPU, such as a missing Triton, C compiler or header; empty if it can."""
+    """Return why the kernel cannot run on a GPU, such as a missing Triton, C compiler or header; empty if it can.
+
+    The kernel is compiled and called once per process and device. Every error becomes the reason, its first line.
+    """
     try:
-        starts, low, scale = (
-            torch.zeros(1, dtype=torch.int64, device=device),
-            torch.zeros(1),
-            torch.ones(1),
-        )
+        activations = torch.ones(1, 1, device=device)
+        starts = torch.zeros(1, dtype=torch.int64, device=device)
+        low = torch.zeros_like(starts)
+        scale = torch.ones(1, device=device)
         FusedDropout.apply(  # type: ignore[no-untyped-call]
-            torch.ones(1, 1, device=device), starts, low.to(starts), scale.to(device), 0, 0, 0, 0
+            activations, starts, low, scale, 0, 0, 0, 0
         )
     except Exception as error:
         return first_line(error)
@@ -127,7 +129,7 @@ class DropoutRNG(nn.Module):
     """The random numbers of dropout of a stack.
 
     Training calls ``set_step`` before each step, and ``start_microbatch`` and ``finish_microbatch``
-    around each microbatch.
+    around each microbatch. Within a microbatch, each call at a site gets the next numbers of the site.
 
     Args:
         keys: A word of 64 bits per member.
@@ -136,17 +138,23 @@ class DropoutRNG(nn.Module):
 
     def __init__(self, keys: Sequence[int], device: torch.device) -> None:
         super().__init__()
-        own = torch.tensor([[signed(key)] for key in keys], device=device)
-        self.register_buffer("keys", own, persistent=False)
-        self.register_buffer("starts", own.clone(), persistent=False)
-        self.register_buffer("counts", own.new_empty(0), persistent=False)
-        self._first, self._rows = 0, 1
+        words = torch.tensor([[signed(key)] for key in keys], device=device)
+        self.register_buffer("keys", words, persistent=False)
+        self.register_buffer("starts", words.clone(), persistent=False)
+        self.register_buffer("counts", words.new_empty(0), persistent=False)
+        self._first = 0
+        self._rows = 1
         self._requests: list[Request] = []
+        """The requests of the microbatch so far."""
         self._calls: dict[int, int] = {}
+        """Number of calls in the microbatch by site."""
         self._ready: dict[Request, Tensor] | None = None
+        """Words that were generated ahead; None before the first request of a microbatch."""
         self._batch: Hashable = None
         self._starts: dict[tuple[int, int], int] = {}
+        """First counter by site and call."""
         self._layouts: dict[Hashable, tuple[list[Request], Tensor | None]] = {}
+        """Requests and their counters by the shape of a batch; empty and None if they are too many."""
 
     @property
     def members(self) -> int:
@@ -159,11 +167,11 @@ class DropoutRNG(nn.Module):
         self.start_microbatch()
 
     def start_microbatch(self, batch: Hashable = None, first: int = 0, rows: int = 1) -> None:
-        """Start the next microbatch of the step.
+        """Start the next microbatch of the step: the calls of all sites are counted from 0 again.
 
         Args:
             batch: Shape of the batch. ``finish_microbatch`` caches the requests of a shape, and
-                later batches of the shape generate their numbers in a single call.
+                later batches of the shape generate their numbers in a single call. None caches nothing.
             first: Rows of each member's batch in earlier microbatches. A divided batch then drops
                 the same activations as the whole batch.
             rows: Rows of this microbatch.
@@ -231,29 +239,37 @@ class DropoutRNG(nn.Module):
         return counts[:words]
 
 
+class Thresholds:
+    """The smallest random number that is kept, and the factor of what is kept, of a dropout rate."""
+
+    def __init__(self, rate: Rate) -> None:
+        self.rate = rate
+        rates = rate.values if isinstance(rate, PerMember) else (rate,)
+        levels = [min(round(rate * LEVELS), LEVELS - 1) for rate in rates]
+        lows = [level - LEVELS // 2 for level in levels]
+        scales = [LEVELS / (LEVELS - level) for level in levels]
+        self.low = same_or_each(lows)
+        self.scale = same_or_each(scales)
+        self.lows = PerMember(lows)
+        self.scales = PerMember(scales)
+
+
 class Dropout(nn.Module):
     """Dropout at a site of a model (Srivastava et al. 2014, section 4), with inverted scaling.
 
     Args:
         dropout_rng: Random numbers of the model.
         site: Number of the site within the model.
-        rate: Probability that an activation is dropped.
+        thresholds: The thresholds of the probability that an activation is dropped.
     """
 
-    def __init__(self, dropout_rng: DropoutRNG, site: int, rate: Rate) -> None:
+    def __init__(self, dropout_rng: DropoutRNG, site: int, thresholds: Thresholds) -> None:
         super().__init__()
         # In a tuple, so that the random numbers are registered with the model and not with each site.
         self._shared = (dropout_rng,)
         self.site = site
-        self.rate = rate
-        rates = rate.values if isinstance(rate, PerMember) else (rate,)
-        levels = [min(round(rate * LEVELS), LEVELS - 1) for rate in rates]
-        lows, scales = (
-            [level - LEVELS // 2 for level in levels],
-            [LEVELS / (LEVELS - level) for level in levels],
-        )
-        self._low, self._scale = same_or_each(lows), same_or_each(scales)
-        self._lows, self._scales = PerMember(lows), PerMember(scales)
+        self.rate = thresholds.rate
+        self.thresholds = thresholds
 
     @property
     def is_active(self) -> bool:
@@ -277,22 +293,38 @@ class Dropout(nn.Module):
         return x * self._factors(x.transpose(-2, -1).shape, x.dtype).transpose(-2, -1)
 
     def _fused(self, x: Tensor, queries: int, keys: int) -> Tensor:
+        """Return ``x`` with dropout by the kernel, with the next numbers of the site; the rest as in `FusedDropout`."""
         dropout_rng = self._shared[0]
         request = dropout_rng.request(self.site, x.numel() // dropout_rng.members)
         starts = dropout_rng.get_buffer("starts")
-        thresholds = self._lows.like(starts), self._scales.like(x)
+        lows = self.thresholds.lows.vector_for(starts)
+        scales = self.thresholds.scales.vector_for(x)
         dropped: Tensor = FusedDropout.apply(  # type: ignore[no-untyped-call]
-            x, starts, *thresholds, request.start, request.lead, queries, keys
+            x, starts, lows, scales, request.start, request.lead, queries, keys
         )
         return dropped
 
     def _factors(self, shape: torch.Size, dtype: torch.dtype) -> Tensor:
-        """Return 0 for dropped activations, and 1 / (1 - rate) for the others."""
+        """Return the factor of each activation: 0 for dropped ones, 1 / (1 - rate) for the others.
+
+        The next numbers of the site are taken, so two calls in a microbatch give other factors.
+
+        Args:
+            shape: Shape of the activations, ``[member · any, ...]``.
+            dtype: Type of the factors.
+        """
         dropout_rng = self._shared[0]
         numbers = dropout_rng.numbers(self.site, shape.numel() // dropout_rng.members)
-        low, scale = self._low, self._scale
         # The comparison writes floats: a boolean intermediate is 2.2 times slower.
         factors = numbers.new_empty(numbers.shape, dtype=dtype)
-        torch.ge(numbers, low.along(numbers) if isinstance(low, PerMember) else low, out=factors)
-        factors *= scale.along(factors) if isinstance(scale, PerMember) else scale
+        low = self.thresholds.low
+        if isinstance(low, PerMember):
+            torch.ge(numbers, low.broadcast_to(numbers), out=factors)
+        else:
+            torch.ge(numbers, low, out=factors)
+        scale = self.thresholds.scale
+        if isinstance(scale, PerMember):
+            factors *= scale.broadcast_to(factors)
+        else:
+            factors *= scale
         return factors.view(shape)

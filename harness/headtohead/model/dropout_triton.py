@@ -16,12 +16,22 @@ FIRST, SECOND = tl.constexpr(splitmix.FIRST), tl.constexpr(splitmix.SECOND)
 
 
 def dropout(x: Tensor, starts: Tensor, low: Tensor, scale: Tensor, *numbers: int) -> Tensor:
-    """Return ``x`` with dropout; arguments as in ``FusedDropout``."""
+    """Return a new tensor with the shape of ``x [member · any, ...]`` and dropout; ``x`` is not changed.
+
+    Args:
+        x: Activations; each member has as many.
+        starts: First counter of each member, ``[member, 1]``.
+        low: Smallest number that is kept, ``[member]`` or ``[1]``.
+        scale: Factor of the kept activations, ``[member]`` or ``[1]``.
+        *numbers: Four, as in ``FusedDropout``: first counter, first number of its word, queries and keys.
+    """
     start, lead, queries, keys = numbers
     x = x.contiguous()
-    out, members = torch.empty_like(x), starts.numel()
+    out = torch.empty_like(x)
+    members = starts.numel()
     count = x.numel() // members
-    own = int(low.numel() > 1), int(scale.numel() > 1)
+    low_stride = int(low.numel() > 1)
+    scale_stride = int(scale.numel() > 1)
     grid = (triton.cdiv(count, BLOCK), members)
     wide = tl.float64 if x.dtype == torch.float64 else tl.float32
     _kernel[grid](
@@ -30,7 +40,8 @@ def dropout(x: Tensor, starts: Tensor, low: Tensor, scale: Tensor, *numbers: int
         starts,
         low,
         scale,
-        *own,
+        low_stride,
+        scale_stride,
         start,
         lead,
         count,
@@ -61,6 +72,11 @@ def _kernel(  # noqa: PLR0913 - a kernel of Triton takes each pointer, size and 
     wide: tl.constexpr,
     block: tl.constexpr,
 ) -> None:
+    """Write a block of a member's activations with dropout into ``out``.
+
+    The random number of an activation is 16 bits of SplitMix64 of a counter. A number below ``low`` gives 0; others
+    multiply the activation by ``scale``. With ``transposed``, numbers are those of the transposed last two axes.
+    """
     member = tl.program_id(1).to(tl.int64)
     index = tl.program_id(0) * block + tl.arange(0, block)
     inside = index < count

@@ -11,7 +11,7 @@ from headtohead.plugins.attention import Attention
 from headtohead.plugins.component import Component, Geometry
 from headtohead.plugins.entry import Options
 from headtohead.plugins.positional import Positional
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import find_attention
 from headtohead.schema.run_config import ModelConfig, RunConfig
 
 SCORES = frozenset({"rotate", "bias", "content_bias", "score", "values"})
@@ -24,16 +24,17 @@ def find_geometry(config: RunConfig, role: str, layer: int = 0) -> Geometry:
     Raises:
         HeadToHeadError: If the style is unknown or its sizes are inconsistent with the model.
     """
-    chosen = config.attention.role(role).at(layer)
-    style = current().attention(chosen.name)
+    chosen = config.entry_of_layer("attention", role, layer)
+    style = find_attention(chosen.name)
     return geometry_of(style, chosen.options, config.model)
 
 
 def geometry_of(style: type[Attention], options: Options, model: ModelConfig) -> Geometry:
-    """Return the head geometry of a style.
+    """Return the head geometry of a style, checked.
 
     Raises:
-        HeadToHeadError: If its sizes are inconsistent with the model, or it returns no consistent ``Geometry``.
+        HeadToHeadError: If the style refuses the sizes of the model, or returns no ``Geometry``, one without heads, or
+            one whose ``kv_heads`` do not divide its heads. Other errors of the style are raised unchanged.
     """
     geometry = style.geometry(options, model)
     if not isinstance(geometry, Geometry):
@@ -51,15 +52,17 @@ def geometry_of(style: type[Attention], options: Options, model: ModelConfig) ->
 def only_length(config: RunConfig) -> int | None:
     """Return the only number of target tokens that the decoder supports, or None for any.
 
+    If the styles of several layers have one, it is that of the first.
+
     Raises:
-        HeadToHeadError: If the style of the decoder is unknown.
+        HeadToHeadError: If a style of the decoder is unknown.
     """
-    pattern = [
-        (current().attention(entry.name), entry.options)
-        for entry in config.attention.decoder.pattern
-    ]
-    lengths = (style.only_length(options, config.model) for style, options in pattern)
-    return next((length for length in lengths if length is not None), None)
+    for entry in config.attention.decoder.pattern:
+        style = find_attention(entry.name)
+        length = style.only_length(entry.options, config.model)
+        if length is not None:
+            return length
+    return None
 
 
 def incompatibility(
@@ -69,30 +72,59 @@ def incompatibility(
     geometry: Geometry,
     role: str,
 ) -> str | None:
-    """Return why an encoding with these mechanisms is incompatible with a style, or None."""
-    name, draws = f"{style.entry_name} attention", "draw" in mechanisms
-    refused = {
-        "is added to embeddings, and cross-attention has no embeddings; use 'none'": role == "cross"
-        and "embed" in mechanisms,
-        "depends on the tokens between two positions of a sentence, and cross-attention has two; use 'none'": role
-        == "cross"
-        and "content_bias" in mechanisms,
-        "samples positions of a single sentence, and cross-attention has two; use 'none'": role
-        == "cross"
-        and draws,
-        f"acts on queries, keys or scores, and {name} projects none; use an encoding that is added to embeddings, or "
-        "'none'": not style.projects and mechanisms & SCORES,
-        f"acts on queries, and {name} has none; use an encoding that is added to embeddings or to scores, or "
-        "'none'": not geometry.key_width and mechanisms & {"rotate", "score"},
-        f"samples positions in training, and the scores of {name} depend on actual positions; use an encoding without "
-        "sampled positions": style.position_dependent and draws,
-    } | {
-        f"{style.unsupported[mechanism]}; use an encoding that is added to embeddings, or 'none'": True
-        for mechanism in sorted(mechanisms & set(style.unsupported))
-    }
-    return next(
-        (f"{encoding.entry_name} {reason}" for reason, applies in refused.items() if applies), None
-    )
+    """Return why an encoding with these mechanisms is incompatible with a style, or None.
+
+    The reason starts with the name of the encoding. The first that applies is returned.
+
+    Args:
+        encoding: The class of the encoding.
+        mechanisms: The hooks by which it acts, from `mechanisms_of`.
+        style: The class of the attention style.
+        geometry: The heads of the style.
+        role: ``"encoder"``, ``"decoder"`` or ``"cross"``.
+    """
+    reason = None
+    if role == "cross":
+        reason = _refusal_in_cross_attention(mechanisms)
+    if reason is None:
+        reason = _refusal_by_style(mechanisms, style, geometry)
+    return None if reason is None else f"{encoding.entry_name} {reason}"
+
+
+def _refusal_in_cross_attention(mechanisms: frozenset[str]) -> str | None:
+    """Return why an encoding with these mechanisms cannot act in cross-attention, or None."""
+    if "embed" in mechanisms:
+        return "is added to embeddings, and cross-attention has no embeddings; use 'none'"
+    if "content_bias" in mechanisms:
+        return "depends on the tokens between two positions of a sentence, and cross-attention has two; use 'none'"
+    if "draw" in mechanisms:
+        return "samples positions of a single sentence, and cross-attention has two; use 'none'"
+    return None
+
+
+def _refusal_by_style(
+    mechanisms: frozenset[str], style: type[Attention], geometry: Geometry
+) -> str | None:
+    """Return the first reason why a style refuses an encoding with these mechanisms in any role, or None."""
+    name = f"{style.entry_name} attention"
+    if not style.projects and mechanisms & SCORES:
+        return (
+            f"acts on queries, keys or scores, and {name} projects none; use an encoding that is added to embeddings, "
+            "or 'none'"
+        )
+    if not geometry.key_width and mechanisms & {"rotate", "score"}:
+        return (
+            f"acts on queries, and {name} has none; use an encoding that is added to embeddings or to scores, or "
+            "'none'"
+        )
+    if style.position_dependent and "draw" in mechanisms:
+        return (
+            f"samples positions in training, and the scores of {name} depend on actual positions; use an encoding "
+            "without sampled positions"
+        )
+    for mechanism in sorted(mechanisms & set(style.unsupported)):
+        return f"{style.unsupported[mechanism]}; use an encoding that is added to embeddings, or 'none'"
+    return None
 
 
 class VocabSizes(NamedTuple):
@@ -107,8 +139,10 @@ def vocab_sizes(config: RunConfig, *words: int) -> VocabSizes:
 
     They are at least ``model.min_vocab_size``.
     """
-    rows = [max(size, config.model.min_vocab_size or 0) for size in words]
-    return VocabSizes(*([max(rows)] * 2 if config.model.tie_embeddings == "embeddings" else rows))
+    source, target = (max(size, config.model.min_vocab_size or 0) for size in words)
+    if config.model.tie_embeddings == "embeddings":
+        source = target = max(source, target)
+    return VocabSizes(source, target)
 
 
 SIDES: Mapping[str, tuple[str, ...]] = {
@@ -139,7 +173,13 @@ class Bound:
     option: str | None
 
     def reason(self, config: RunConfig, longest: Mapping[str, int]) -> str | None:
-        """Return why sentences or batches of a configuration exceed the maximum, or None."""
+        """Return why sentences or batches of a configuration exceed the maximum, or None.
+
+        Args:
+            config: A resolved configuration. For rows, its batch sizes count, of training and evaluation; a batch by
+                tokens may have as many rows as tokens.
+            longest: Tokens of the longest sequence by side; a side that is missing exceeds nothing.
+        """
         if self.counts == "rows":
             rows = max(
                 config.train.batch_size or config.train.batch_tokens, config.evaluate.batch_size
@@ -153,18 +193,18 @@ class Bound:
         for side in SIDES[self.role]:
             tokens = longest.get(side, 0)
             if tokens > self.most:
-                side = side if "encoder" in config.roles else "source with its target"
+                sequence = side if "encoder" in config.roles else "source with its target"
                 return (
-                    f"a {side} of {tokens} tokens is longer than the {self.most} positions of "
+                    f"a {sequence} of {tokens} tokens is longer than the {self.most} positions of "
                     f"{self.name}; {self._fix(tokens)}"
                 )
         return None
 
     def check(self, length: int, rows: int) -> None:
-        """Check the length and the batch rows of a forward pass.
+        """Raise if a forward pass exceeds the maximum of what it counts: its length in positions, or its batch rows.
 
         Raises:
-            HeadToHeadError: If they exceed the maximum.
+            HeadToHeadError: With the remedy, if the number is larger than the maximum.
         """
         number = rows if self.counts == "rows" else length
         if number > self.most:
@@ -180,15 +220,26 @@ class Bound:
 
 
 def find_bound(part: type[Component], options: Options, family: str, role: str) -> Bound | None:
-    """Return the maximum length of an entry with these options, or None if it has none."""
+    """Return the maximum number of positions of an entry, or of rows for an encoding by row; None if it has none.
+
+    The option that raises the maximum is the first whole number whose increase by 1 increases it by 1.
+
+    Args:
+        part: The class of the entry.
+        options: Its options.
+        family: Its family, for the path of the option.
+        role: The role that it acts in.
+    """
     most = part.limit(options)
     if most is None:
         return None
-    by_row = issubclass(part, Positional) and part.by_row
-    fields = (
-        f"{family}.{role}.{name}"
-        for name, value in options
-        if type(value) is int
-        and part.limit(options.model_copy(update={name: value + 1})) == most + 1
-    )
-    return Bound(part.entry_name, role, most, "rows" if by_row else "positions", next(fields, None))
+    raising_field = None
+    for name, value in options:
+        if type(value) is not int:
+            continue
+        increased = options.model_copy(update={name: value + 1})
+        if part.limit(increased) == most + 1:
+            raising_field = f"{family}.{role}.{name}"
+            break
+    counts = "rows" if issubclass(part, Positional) and part.by_row else "positions"
+    return Bound(part.entry_name, role, most, counts, raising_field)

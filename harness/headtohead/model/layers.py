@@ -20,6 +20,8 @@ from headtohead.plugins.feed_forward import FeedForward
 
 Generators = Sequence[torch.Generator | None]
 
+ZEROS = uniform(0.0)
+
 Init = str | Sequence[str]
 """``"xavier"`` or ``"torch"`` for all members, or a value per member."""
 
@@ -40,7 +42,8 @@ class StackedLinear(nn.Module):
     """Affine maps, one per member: weight ``[member, in, out]``, bias ``[member, 1, out]``.
 
     ``outputs`` lists the widths of maps that share an input. They are initialised separately and
-    computed as a single product.
+    computed as a single product. A call maps ``[member, tokens, in]`` to ``[member, tokens, sum of outputs]``. Weights
+    are drawn before biases, map after map.
     """
 
     def __init__(
@@ -59,9 +62,7 @@ class StackedLinear(nn.Module):
         self.outputs = tuple(outputs)
         self.bias: nn.Parameter | None = None
         if bias:
-            start = init_per_member(
-                generators, (1, sum(outputs)), _by_init(init, plain, uniform(0.0))
-            )
+            start = init_per_member(generators, (1, sum(outputs)), _by_init(init, plain, ZEROS))
             self.bias = nn.Parameter(start)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -75,12 +76,12 @@ class StackedEmbedding(nn.Module):
         super().__init__()
         initializer = _by_init(init, normal(1.0), normal(width**-0.5))
         self.weight = nn.Parameter(init_per_member(generators, (vocab_size, width), initializer))
-        self.single = len(generators) == 1
+        self.has_one_member = len(generators) == 1
         offsets = torch.arange(len(generators), device=self.weight.device) * vocab_size
         self.register_buffer("offsets", offsets.view(-1, 1, 1), persistent=False)
 
     def forward(self, ids: Tensor) -> Tensor:
-        if not self.single:
+        if not self.has_one_member:
             ids = ids + self.get_buffer("offsets")
         return torch.embedding(self.weight.flatten(0, 1), ids)
 
@@ -99,6 +100,11 @@ class StackedFeedForward(nn.Module):
         self.dropout = dropout
 
     def forward(self, x: Tensor, record: Record | None = None) -> Tensor:
+        """Return the output for ``x [member, tokens, d_model]``, with its shape.
+
+        Raises:
+            HeadToHeadError: If ``activate`` returns a tensor of another shape or type.
+        """
         inner = self.inner(x)
         inner, *gate = inner.chunk(2, dim=-1) if self.entry.gated else (inner,)
         activated = self.entry.activate(inner)
@@ -133,25 +139,29 @@ def unshared(part: object) -> Any:
 class ResidualBlock(nn.Module):
     """Residual connection with norms, and dropout on the output of the sublayer.
 
-    ``norm`` acts on the input, or on the sum without ``pre``; ``post_norm`` acts on the output of the sublayer.
+    Args:
+        norm: Acts on the input of the sublayer or, if it is no pre-norm, on the sum.
+        is_pre_norm: Whether ``norm`` acts before the sublayer.
+        post_norm: Acts on the output of the sublayer, before dropout and the sum, or None.
+        dropout: Dropout of the output.
     """
 
     def __init__(
         self,
         norm: nn.Module | SharedModule,
-        pre: bool,
+        is_pre_norm: bool,
         post_norm: nn.Module | SharedModule | None,
         dropout: Dropout,
     ) -> None:
         super().__init__()
         self.norm = norm
-        self.pre = pre
+        self.is_pre_norm = is_pre_norm
         self.post_norm = post_norm
         self.dropout = dropout
 
     def sublayer_input(self, x: Tensor, record: Record | None = None) -> Tensor:
         """Return the input of the sublayer for the input of the block."""
-        if not self.pre:
+        if not self.is_pre_norm:
             return x
         normed: Tensor = self.norm(x)
         if record is not None:
@@ -159,15 +169,24 @@ class ResidualBlock(nn.Module):
         return normed
 
     def add(self, x: Tensor, output: Tensor, record: Record | None = None) -> Tensor:
-        """Return the output of the block for its input and the output of the sublayer."""
-        record = record or (lambda name, value: None)
-        record("output", output)
+        """Return the output of the block for its input and the output of the sublayer, which have its shape.
+
+        Args:
+            x: Input of the block, ``[member, tokens, d_model]``.
+            output: Output of the sublayer.
+            record: Receives ``output``, ``post_norm``, ``residual`` and ``norm``, those that exist; or None.
+        """
+        if record is not None:
+            record("output", output)
         if self.post_norm is not None:
             output = self.post_norm(output.to(x.dtype))
-            record("post_norm", output)
+            if record is not None:
+                record("post_norm", output)
         total: Tensor = x + self.dropout(output)
-        record("residual", total)
-        if not self.pre:
+        if record is not None:
+            record("residual", total)
+        if not self.is_pre_norm:
             total = self.norm(total)
-            record("norm", total)
+            if record is not None:
+                record("norm", total)
         return total

@@ -54,7 +54,7 @@ def backward_loss(
     smoothing: float | PerMember,
     has_unlabelled: bool = False,
 ) -> Tensor:
-    """Accumulate the gradients of all parameters, and return the loss of each member, ``[member]``.
+    """Add the gradients of the training loss to all parameters, and return the loss of each member, ``[member]``.
 
     A member's loss is the sum over its labels divided by its entry of ``num_labels``. The gradient is that of the sum
     over members, so each member's gradient is that of its own loss.
@@ -97,15 +97,16 @@ def backward_loss(
 
 
 def label_positions(hidden: Tensor, labels: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Select the positions with a label, ``count`` per row; positions without a label fill the rest.
+    """Return ``count`` positions of each row, those with a label first; positions without a label fill the rest.
 
     Args:
         hidden: ``[member, row, time, d_model]``.
         labels: ``[member, row, time]``.
-        count: At least the largest number of labels of a row.
+        count: At least the largest number of labels of a row; further labels would be lost.
 
     Returns:
-        ``[member, row, count, d_model]`` and ``[member, row, count]``, in the order of the positions.
+        ``[member, row, count, d_model]`` and ``[member, row, count]``, each kind in the order of the positions; with
+        fewer than ``count`` positions, all of them.
     """
     order = (labels == IGNORE_INDEX).to(torch.uint8).argsort(dim=2, stable=True)[:, :, :count]
     index = order.unsqueeze(-1).expand(-1, -1, -1, hidden.shape[-1])
@@ -140,7 +141,7 @@ class LossTerms:
     def smoothing_like(self, x: Tensor) -> Tensor | None:
         """Return the label smoothing with the dtype and device of ``x``, ``[member or 1, 1, 1]``; None if it is 0."""
         if isinstance(self.smoothing, PerMember):
-            return self.smoothing.along(x)
+            return self.smoothing.broadcast_to(x)
         if self.smoothing == 0:
             return None
         return x.new_full((1, 1, 1), self.smoothing)
@@ -158,18 +159,19 @@ def loss_gradients(
     num_labels: Tensor,
     terms: LossTerms = CROSS_ENTROPY,
 ) -> LossGradients:
-    """Return mean token losses and their gradients.
+    """Return the mean loss of each member, and the gradients of decoder output, weight and bias.
 
     The loss of a position with label y is ``logsumexp(x) - (1 - s)·x[y] - s·mean(x)`` with logits x and label
     smoothing s, as in ``torch.nn.CrossEntropyLoss``; positions with ``IGNORE_INDEX`` have none. ``z·logsumexp(x)²`` is
-    added (Chowdhery et al. 2022, arXiv:2204.02311, section 5).
+    added (Chowdhery et al. 2022, arXiv:2204.02311, section 5). Gradients are None for tensors that require none; no
+    tensor's ``grad`` is changed, and autograd records nothing.
 
     Args:
         hidden: Output of the decoder, ``[member, position, d_model]``.
         weight: ``[member, d_model, vocab]``, a view of a tied embedding table included.
         bias: ``[member, 1, vocab]`` or None.
         labels: ``[member, position]``.
-        num_labels: Divisor of each member's loss, ``[member]``.
+        num_labels: Divisor of each member's loss, ``[member]``, above 0.
         terms: Label smoothing, z-loss and soft cap.
     """
     dtype = terms.precision or hidden.dtype
@@ -227,16 +229,17 @@ def _add_losses(
     """Add the losses of a chunk to ``losses``, and return the gradients of its logits.
 
     Args:
-        losses: ``[member]``.
-        logits: In bits, ``[member, position, vocab]``; overwritten.
+        losses: ``[member]``, changed in place.
+        logits: In bits, that is, times log2(e), ``[member, position, vocab]``; overwritten.
         label: ``[member, position, 1]``.
         share: Weight of each position in the loss, ``[member, position, 1]``; 0 without a label.
-        smooth: Label smoothing, or None.
+        smooth: Label smoothing, ``[member or 1, 1, 1]``, or None.
         z: Factor of the z-loss.
 
     Returns:
-        The gradients, times ``total / share``, and ``total``, the sum of the exponentials of each position. Both are
-        factored out of the products that follow.
+        The gradients times ``total / share``, ``[member, position, vocab]`` in the memory of ``logits``; and ``total``,
+        the sum of ``exp(x - max(x))`` over the logits x of a position, ``[member, position, 1]``. The caller applies
+        ``share / total`` to the smaller products that follow.
     """
     vocab = logits.shape[-1]
     at_label = logits.gather(2, label)
@@ -270,15 +273,17 @@ def _add_gradients(
     of_logits: Tensor,
     scale: Tensor,
 ) -> None:
-    """Add the gradients of decoder output, weight and bias that follow from those of a chunk's logits.
+    """Set or add the gradients of decoder output, weight and bias that follow from those of a chunk's logits.
+
+    Those of the decoder output are set, since each position is in one chunk; the others are sums over chunks.
 
     Args:
-        gradients: Those of all members.
+        gradients: Those of all members, changed in place; None is left out.
         chunk: Members and positions of the chunk.
         x: Its decoder output, ``[member, position, d_model]``.
         columns: Weights of its members, in the type of the products.
-        of_logits: Gradients of its logits, divided by ``scale``.
-        scale: ``[member, position, 1]``.
+        of_logits: Gradients of its logits divided by ``scale``, ``[member, position, vocab]``.
+        scale: Factor of each position, ``[member, position, 1]``.
     """
     members, _ = chunk
     delta = of_logits.to(columns.dtype)
@@ -317,6 +322,10 @@ def _chunks(hidden: Tensor, vocab: int) -> Iterator[tuple[slice, slice]]:
     """Yield slices of members and positions: whole members if their logits are few, else positions of a member.
 
     A chunk has at most `max_chunk_logits`. The first chunk is the largest.
+
+    Args:
+        hidden: ``[member, position, d_model]`` with at least one position (`ZeroDivisionError`).
+        vocab: Number of logits of a position.
     """
     members, positions, width = hidden.shape
     is_cuda = on_cuda(hidden)

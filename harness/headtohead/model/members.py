@@ -22,27 +22,36 @@ from headtohead.plugins.component import require_shape
 from headtohead.plugins.entry import Options
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.positional import Positional
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import find_positional
 from headtohead.schema.run_config import MEMBER_FIELDS, EntryConfig, RunConfig
 
 UNSHARED_MECHANISMS = frozenset({"draw", "content_bias", "score", "values"})
 """Mechanisms of encodings that all members of a stack share."""
 
 
-def shape(config: RunConfig) -> str:
-    """Return the part of a configuration that all members of a stack share, as JSON."""
+def shape_key(config: RunConfig) -> str:
+    """Return the part of a configuration that all members of a stack share, as JSON: runs with equal keys can stack.
+
+    It lacks what members may have for themselves: the fields `MEMBER_FIELDS`, maskings that do not vary by layer, and
+    encodings that act by tables of equal shape. The maximum lengths of all encodings are in it.
+
+    Raises:
+        HeadToHeadError: If an encoding is not registered.
+    """
     content: dict[str, Any] = config.model_dump(mode="json")
     for section, fields in MEMBER_FIELDS.items():
         for name in fields:
             content[section].pop(name, None)
-    for role, masking in [*content["masking"].items()]:
-        if "next_layers" not in masking:
-            del content["masking"][role]
+    alternating_masks = {}
+    for role, masking in content["masking"].items():
+        if "next_layers" in masking:
+            alternating_masks[role] = masking
+    content["masking"] = alternating_masks
     content["positional"] = {}
     content["limits"] = []  # translations of all members have the same limit
     for role in config.roles:
-        chosen = config.positional.role(role)
-        encoding = current().positional(chosen.name)
+        chosen = config.entry("positional", role)
+        encoding = find_positional(chosen.name)
         # Encodings with sampled positions or batch rows receive other positions than other members. Encodings that act
         # on queries or weights need the explicit path and would slow down other members, as tables per sentence would.
         unshared = encoding.mechanisms_of(chosen.options) & UNSHARED_MECHANISMS
@@ -59,16 +68,16 @@ class PerMember:
         self.values = tuple(values)
         self._tensors: dict[tuple[torch.dtype, torch.device], Tensor] = {}
 
-    def like(self, x: Tensor) -> Tensor:
-        """Return ``[member]`` with the dtype and device of ``x``."""
+    def vector_for(self, x: Tensor) -> Tensor:
+        """Return ``[member]`` with the dtype and device of ``x``; the same tensor object for equal ones."""
         key = (x.dtype, x.device)
         if key not in self._tensors:
             self._tensors[key] = torch.tensor(self.values, dtype=x.dtype, device=x.device)
         return self._tensors[key]
 
-    def along(self, x: Tensor) -> Tensor:
+    def broadcast_to(self, x: Tensor) -> Tensor:
         """Return ``[member, 1, ...]`` with the dtype, device and number of axes of ``x``."""
-        return self.like(x).view(-1, *[1] * (x.dim() - 1))
+        return self.vector_for(x).view(-1, *[1] * (x.dim() - 1))
 
 
 class PerMemberMaskValue:
@@ -94,15 +103,24 @@ def same_or_each(values: Sequence[float]) -> float | PerMember:
 def groups(
     configs: Sequence[RunConfig], family: str, role: str
 ) -> list[tuple[EntryConfig, tuple[int, ...]]]:
-    """Return the entries of a family in a role with the indices of their members, in the order of first members."""
-    entries: dict[str, EntryConfig] = {}
-    members_of: dict[str, list[int]] = {}
+    """Return the different entries of a family in a role, each with the indices of its members.
+
+    Entries are in the order of their first members, and the indices ascend; equal name and options are one entry.
+
+    Args:
+        configs: The configuration of each member.
+        family: ``"positional"``, ``"masking"`` or ``"attention"``, a section of a configuration.
+        role: A role of it.
+    """
+    entries: list[EntryConfig] = []
+    members_of: list[list[int]] = []
     for member, config in enumerate(configs):
-        chosen: EntryConfig = getattr(config, family).role(role)
-        key = chosen.model_dump_json()
-        entries.setdefault(key, chosen)
-        members_of.setdefault(key, []).append(member)
-    return [(entries[key], tuple(members)) for key, members in members_of.items()]
+        chosen = config.entry(family, role)
+        if chosen not in entries:
+            entries.append(chosen)
+            members_of.append([])
+        members_of[entries.index(chosen)].append(member)
+    return [(entry, tuple(members)) for entry, members in zip(entries, members_of, strict=True)]
 
 
 @lru_cache(maxsize=1024)
@@ -150,7 +168,7 @@ class MemberIndex:
 class PerMemberPositional(Positional):
     """Encodings of a role that differ between members; each is called for its own members.
 
-    An encoding without a mechanism contributes the neutral element: zeros, or no rotation. ``shape`` stacks no
+    An encoding without a mechanism contributes the neutral element: zeros, or no rotation. ``shape_key`` stacks no
     different encodings with the hooks ``content_bias``, ``score`` or ``values``.
     """
 
@@ -216,7 +234,7 @@ def require_mask(
     query_positions: Tensor,
     key_positions: Tensor,
 ) -> None:
-    """Check what ``Masking.mask`` returned; the caller handles None.
+    """Raise unless ``Masking.mask`` returned a mask of the right shape; the caller handles None.
 
     Args:
         masking: The masking that returned it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from headtohead.config.entries import entries_of
+from headtohead.config.entries import named_entries
 from headtohead.errors import HeadToHeadError, ReadsError, is_disk_error, machine_limit
 from headtohead.plugins.registry import Registered, current
 from headtohead.schema.run_config import RunConfig
@@ -15,26 +15,25 @@ def model_plugins(*configs: RunConfig) -> dict[str, Registered]:
     """Return the entries of models that are not built in, by label."""
     plugins = {}
     for config in configs:
-        for family, chosen in entries_of(config):
-            entry = current().find(family, chosen.name)
-            if family != "dataset" and not entry.is_built_in:
+        for entry in named_entries(config):
+            if entry.family != "dataset" and not entry.is_built_in:
                 plugins[entry.label] = entry
     return plugins
 
 
 @contextmanager
 def plugin_errors(*configs: RunConfig, subject: str = "a model") -> Iterator[None]:
-    """Name the plugins that a model is built from in errors that their code raises.
+    """Turn an error of the block into one that names the plugins from which a model is built.
 
-    Errors of the disk and of the limits of the machine stay as they are, and so do all errors of a model without
-    plugins.
+    A model without plugins that are not built in has all its errors unchanged. Errors of the disk, of the limits of the
+    machine and `ReadsError` are never changed. Which plugin raised the error is not known; all are named.
 
     Args:
         *configs: The configurations of the model's members.
         subject: Start of the message.
 
     Raises:
-        HeadToHeadError: If the code of a plugin raises an error.
+        HeadToHeadError: In place of any other error of the block, and if an entry of a configuration is unknown.
     """
     plugins = model_plugins(*configs)
     try:

@@ -23,7 +23,8 @@ def matmul_precision(model: Transformer) -> AbstractContextManager[object]:
     the call also sets whether float32 products of this process use tf32, until the call for another model. The
     backward pass outside the context has the same precision.
     """
-    precision, device = model.config.train.precision, model.target_embedding.weight.device
+    precision = model.config.train.precision
+    device = model.target_embedding.weight.device
     if device.type == "cuda":
         torch.backends.cuda.matmul.fp32_precision = "tf32" if precision == "tf32" else "ieee"
     factors = PRECISIONS[precision].factors
@@ -68,18 +69,25 @@ def peak_flops(device: str, precision: PrecisionName) -> float:
 def _product_flops(dtype: torch.dtype, device: str) -> float:
     """Return the FLOP/s of a product, at the best of the repetitions that fit into 30 ms, at least ten.
 
-    On a busy machine, the process may be paused in some of them.
+    The best one counts because the process may be paused in the others. The first repetition, which prepares the
+    kernel, is not timed.
+
+    Args:
+        dtype: Type of the factors.
+        device: ``"cpu"`` or ``"cuda"``; another one is a `KeyError`.
     """
     size = _SIZE[device]
-    left, right = (torch.ones(1, size, size, dtype=dtype, device=device) for _ in range(2))
-    best, end = float("inf"), float("inf")
+    left = torch.ones(1, size, size, dtype=dtype, device=device)
+    right = torch.ones_like(left)
+    best = float("inf")
+    end = float("inf")
     for repetition in range(1000):
         started = time.perf_counter()
         torch.bmm(left, right)
         if device == "cuda":
             torch.cuda.synchronize()
         stopped = time.perf_counter()
-        if not repetition:  # it includes the preparation of the kernel
+        if repetition == 0:
             end = stopped + 0.03
             continue
         best = min(best, stopped - started)

@@ -29,10 +29,11 @@ def key_sides(config: RunConfig) -> dict[str, str]:
 
 
 def changed_batch(config: RunConfig, batch: Batch) -> Batch:
-    """Return a batch as the quirks of a configuration change it.
+    """Return a batch as the quirks of a configuration change it, one after another; without quirks, the batch itself.
 
     Raises:
-        HeadToHeadError: If a quirk returns something else than a batch of the same pairs.
+        HeadToHeadError: If a quirk is not registered, or returns something else than a batch of as many members and
+            pairs.
     """
     pairs = batch.source.shape[:2]
     for quirk in quirks_of(config):
@@ -45,9 +46,16 @@ def changed_batch(config: RunConfig, batch: Batch) -> Batch:
 
 
 def decoder_input_lengths(config: RunConfig, target_lengths: np.ndarray) -> np.ndarray:
-    """Return how many tokens the decoder reads of targets with these numbers of tokens.
+    """Return how many tokens the decoder reads of each target, as integers ``[target]``.
 
-    Without quirks, it reads all but the last token.
+    Without quirks, it reads all but the last token. With quirks, they change a batch of such lengths.
+
+    Args:
+        config: A resolved configuration.
+        target_lengths: Tokens of each target, boundary tokens included, ``[target]``; with quirks not empty.
+
+    Raises:
+        HeadToHeadError: If a quirk is not registered, or returns no batch of as many pairs.
     """
     if not config.quirks:
         return target_lengths - 1

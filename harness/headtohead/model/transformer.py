@@ -57,7 +57,8 @@ class Transformer(nn.Module):
             encodings or maskings.
 
     Raises:
-        HeadToHeadError: If the configuration has an unknown entry or inconsistent sizes.
+        HeadToHeadError: If the configuration has an unknown entry or inconsistent sizes, an encoding and a style are
+            incompatible, or a plugin makes a tensor without a member axis. Other errors of a plugin are not changed.
     """
 
     def __init__(
@@ -88,9 +89,10 @@ class Transformer(nn.Module):
         for name in model.shared_modules:
             build.share(name)
         self.shared = nn.ModuleDict(build.shared)
-        encoder, decoder = range(build.layers("encoder")), range(build.layers("decoder"))
-        self.encoder = nn.ModuleList(EncoderLayer(build, layer) for layer in encoder)
-        self.decoder = nn.ModuleList(DecoderLayer(build, layer) for layer in decoder)
+        encoder_layers = build.num_layers.get("encoder", 0)
+        self.encoder = nn.ModuleList(EncoderLayer(build, layer) for layer in range(encoder_layers))
+        decoder_layers = build.num_layers["decoder"]
+        self.decoder = nn.ModuleList(DecoderLayer(build, layer) for layer in range(decoder_layers))
         self.encoder_norm = build.final_norm("encoder")
         self.decoder_norm = build.final_norm("decoder")
         self.lm_head = build.lm_head()
@@ -169,7 +171,11 @@ class Transformer(nn.Module):
     def batch_of(
         self, source: Tensor, source_lengths: Tensor, target: Tensor, target_lengths: Tensor
     ) -> Batch:
-        """Return the arguments of ``forward`` as a batch without labels."""
+        """Return the arguments of ``forward`` as a batch; its field ``labels`` holds the target and is not to be used.
+
+        For a decoder-only model, each target follows its source without padding between them, and the padding of both
+        is last.
+        """
         if "encoder" in self.roles:
             return Batch(source, source_lengths, target, target, target_lengths)
         source_time = source.shape[-1]
@@ -181,7 +187,15 @@ class Transformer(nn.Module):
         return Batch(joined, source_lengths + target_lengths, target, target, target_lengths)
 
     def hidden(self, batch: Batch, observe: Observe | None = None) -> Tensor:
-        """Return the decoder's output at target positions, ``[member, batch, time, d_model]``, for ``project``."""
+        """Return the decoder's output at target positions, ``[member, batch, target time, d_model]``, for ``project``.
+
+        Args:
+            batch: From `batch_of` or a split; its labels are not read.
+            observe: Receives every intermediate result, or None.
+
+        Raises:
+            HeadToHeadError: As `forward`.
+        """
         if "encoder" in self.roles:
             memory = self.encode(batch.source, batch.source_lengths, observe)
             return self.decode(
@@ -202,7 +216,12 @@ class Transformer(nn.Module):
         return batch.source[:, :, : int(lengths.max())], lengths
 
     def encode(self, source: Tensor, lengths: Tensor, observe: Observe | None = None) -> Tensor:
-        """Return the encoder's output, ``[member, batch, time, d_model]``.
+        """Return the encoder's output, ``[member, batch, time, d_model]``; the model must have an encoder.
+
+        Args:
+            source: Token ids ``[member, batch, time]``, padding last.
+            lengths: Tokens without padding, ``[member, batch]``.
+            observe: Receives every intermediate result, or None.
 
         Raises:
             HeadToHeadError: As `forward`.
@@ -229,7 +248,19 @@ class Transformer(nn.Module):
         memory_lengths: Tensor | None = None,
         observe: Observe | None = None,
     ) -> Tensor:
-        """Return the decoder's output, ``[member, batch, time, d_model]``; a decoder-only model has no memory."""
+        """Return the decoder's output, ``[member, batch, time, d_model]``.
+
+        Args:
+            target: Token ids that the decoder reads, ``[member, batch, time]``, padding last.
+            lengths: Tokens without padding, ``[member, batch]``.
+            memory: The encoder's output, ``[member, batch, source time, d_model]``. Without it or its lengths,
+                cross-attention is skipped, as in a decoder-only model.
+            memory_lengths: Source tokens without padding, ``[member, batch]``.
+            observe: Receives every intermediate result, or None.
+
+        Raises:
+            HeadToHeadError: As `forward`.
+        """
         span = Span(0, target.shape[-1])
         self._check("decoder", target.shape[1], span.length)
         sampled = self._sample_positions("decoder", target)
@@ -254,7 +285,15 @@ class Transformer(nn.Module):
         ids: Tensor,
         observe: Observe | None = None,
     ) -> Tensor:
-        """Apply the final norm, if any, and return ``[member, batch, time, d_model]``."""
+        """Return the output of the last layer after the final norm, if any, ``[member, batch, time, d_model]``.
+
+        Args:
+            x: ``[member, tokens, d_model]``.
+            norm: The final norm, or None.
+            role: The role, for ``observe``.
+            ids: The ids ``[member, batch, time]``, for the shape of the result.
+            observe: Receives ``final_norm``, or None.
+        """
         if norm is not None:
             x = norm(x)
             if observe is not None:
@@ -276,10 +315,14 @@ class Transformer(nn.Module):
             position: Position of the first token, equal in all rows.
             memory: The encoder's output, ``[member, batch, time, d_model]``; None in a decoder-only model.
             memory_lengths: Source tokens without padding, ``[member, batch]``.
-            caches: As ``caches`` returns them.
+            caches: As ``caches`` returns them; the keys and values of the tokens are appended to them.
 
         Returns:
             ``[member, batch, time, d_model]``.
+
+        Raises:
+            HeadToHeadError: If the tokens so far exceed the maximum of an entry, or a plugin returns a tensor of a
+                wrong shape.
         """
         rows = tokens.shape[1]
         length = position + tokens.shape[-1]
@@ -312,7 +355,13 @@ class Transformer(nn.Module):
         lengths: Tensor,
         ids: Tensor | None = None,
     ) -> list[AttentionContext]:
-        """Return the contexts of a decoding step, as `_attention_contexts`; a mask of True becomes None on a CPU."""
+        """Return the contexts of a decoding step; the arguments are those of `_attention_contexts`.
+
+        On a CPU, a mask that is True everywhere becomes None, which is faster.
+
+        Raises:
+            HeadToHeadError: If a masking returns no boolean tensor of the right shape.
+        """
         contexts = self._attention_contexts(role, queries, keys, lengths, ids=ids)
         for index, context in enumerate(contexts):
             mask = context.mask
@@ -362,9 +411,12 @@ class Transformer(nn.Module):
         for name, value, index in self._of_member(member, self.state_dict()):
             value[index].copy_(weights[name])
 
-    def members_of(self, name: str) -> tuple[int, ...]:
-        """Return the members along the first axis of a parameter or buffer."""
-        return self._owner(name)[1]
+    def owned_parameters(self) -> list[tuple[str, nn.Parameter, tuple[int, ...]]]:
+        """Return each parameter with its name and the members along its first axis."""
+        owned = []
+        for name, parameter in self.named_parameters():
+            owned.append((name, parameter, self._owner(name)[1]))
+        return owned
 
     def _owner(self, name: str) -> tuple[str, tuple[int, ...]]:
         """Return the name of a tensor in a stack with one member, and its members."""
@@ -403,7 +455,10 @@ class Transformer(nn.Module):
             start: Position of the first token.
             observe: Receives the steps.
             sampled: Sampled positions, ``[member · batch, time]``, or None.
-            cache: Cache of the first layer in a decoding step.
+            cache: Cache of the first layer in a decoding step, changed in place by a style that mixes embeddings.
+
+        Raises:
+            HeadToHeadError: If a hook of a plugin returns a tensor of a wrong shape or type.
         """
         record = _recorder(observe, role, None)
         x: Tensor = embedding(ids)
@@ -428,7 +483,18 @@ class Transformer(nn.Module):
         return dropped
 
     def _mixed_embeddings(self, x: Tensor, role: str, cache: Cache | None) -> Tensor | None:
-        """Return embeddings that the attention style of the first layer changes; None for other styles."""
+        """Return the embeddings as the attention style of the first layer changes them, with the shape of ``x``.
+
+        None if the style does not override ``mix_embeddings``, or the role has no layers.
+
+        Args:
+            x: Embeddings of the new tokens, ``[member, batch, time, d_model]``.
+            role: ``"encoder"`` or ``"decoder"``.
+            cache: In a decoding step, has the embeddings of earlier tokens; the new ones are appended.
+
+        Raises:
+            HeadToHeadError: If the hook returns a tensor of another shape or type.
+        """
         layers = self.encoder if role == "encoder" else self.decoder
         if not layers:
             return None
@@ -445,7 +511,20 @@ class Transformer(nn.Module):
     def _position_table(
         self, x: Tensor, role: str, start: int, sampled: Tensor | None
     ) -> Tensor | None:
-        """Return what the encoding of a role adds to embeddings, or None; arguments as in ``_embed``."""
+        """Return what the encoding of a role adds to embeddings, or None if it adds nothing.
+
+        ``[member or 1, batch or 1, time, d_model]`` in the type of ``x``; with positions by batch row,
+        ``[member or 1, batch, 1, d_model]``.
+
+        Args:
+            x: Embeddings, ``[member, batch, time, d_model]``.
+            role: As in ``_embed``, like the others.
+            start: Position of the first token.
+            sampled: Sampled positions, or None.
+
+        Raises:
+            HeadToHeadError: If the encoding returns a tensor of a wrong shape.
+        """
         positional = self.positional(role)
         members, batch, time, width = x.shape
         if sampled is not None:
@@ -534,7 +613,7 @@ class Transformer(nn.Module):
         sampled: Tensor | None = None,
         ids: Tensor | None = None,
     ) -> list[AttentionContext]:
-        """Return one context for all layers, or those of the first layers, which repeat, if maskings alternate.
+        """Return one context for all layers, or if maskings alternate those of the first layers, which repeat.
 
         Args:
             role: ``"encoder"``, ``"decoder"`` or ``"cross"``.

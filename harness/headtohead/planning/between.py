@@ -50,7 +50,11 @@ def changes_between(
     groups: Mapping[str, Sequence[str]],
     location: SourceLocation,
 ) -> dict[str, tuple[FieldPath, ...]]:
-    """Return the fields of every change that a result depends on, by the name of the change, in the schema's order.
+    """Return the fields of each change by the name of the change, in the schema's order.
+
+    A change consists of fields that differ and that a result depends on. The result is empty without such fields, and
+    a group without any is no change. A change without a name in the file is named by its fields, such as
+    ``train.epochs+steps``.
 
     Args:
         start: The first configuration.
@@ -60,31 +64,38 @@ def changes_between(
         location: Location of the groups in the experiment file.
 
     Raises:
-        HeadToHeadError: If a group contains an unknown field, two groups contain the same field, or two changes have
-            the same name.
+        HeadToHeadError: If a group contains an unknown field, two groups contain the same field, two changes have
+            the same name, or a configuration with some of the changes is invalid.
     """
     group_of = _named_groups(groups, location)
     differing = _differing_fields(start, end, match)
     changes: dict[str, tuple[FieldPath, ...]] = {}
     for field in differing:
         group = group_of.get(field) or _dependent_fields(field)
-        members = tuple(member for member in differing if member in group.fields)
-        if members in changes.values():
+        changed_fields = tuple(other for other in differing if other in group.fields)
+        if changed_fields in changes.values():  # an earlier field of the same group
             continue
         name = group.name
         if not name:
-            other_names = [member[-1] for member in members[1:]]
-            name = "+".join([".".join(members[0]), *other_names])
+            other_names = [other[-1] for other in changed_fields[1:]]
+            name = "+".join([".".join(changed_fields[0]), *other_names])
         if slug_word(name) in [slug_word(earlier) for earlier in changes]:
             raise location.error(
                 f"two changes have the name '{slug_word(name)}'; rename one of them"
             )
-        changes[name] = members
+        changes[name] = changed_fields
     return changes
 
 
 def _differing_fields(start: ConfigBuilder, end: ConfigBuilder, match: Match) -> list[FieldPath]:
-    """Return the fields in which two configurations differ and on which the result of one of them depends."""
+    """Return the fields in which two configurations differ and on which the result of one of them depends.
+
+    They are in the order of ``FIELDS``, then options of quirks, sorted. A field whose value changes nothing in either
+    configuration, such as an option that the other fields disable, is left out.
+
+    Raises:
+        HeadToHeadError: If a configuration, also with one field of the other, has an unknown field or a wrong type.
+    """
     absent = object()
     written = set()
     for path in start.values.keys() | end.values.keys():
@@ -118,13 +129,13 @@ def expand_between(
 ) -> tuple[list[Variant], list[ContrastRecord]]:
     """Return both configurations with every change added to the first or taken from the second, and their contrasts.
 
-    Equal configurations become one variant: one change gives 2 variants, two changes give 4, and n ≥ 3 changes give
+    The same set of changes is one variant: one change gives 2 variants, two changes give 4, and n ≥ 3 changes give
     2n + 2.
 
     Args:
         start: The first configuration, with the slug ``from``.
         end: The second configuration, with the slug ``to``.
-        names: The display names of both configurations.
+        names: The display names of both configurations; exactly two.
         changes: The fields of each change, as `changes_between` returns them; not empty.
         match: The count that ``d_ff`` is widened to match.
 
@@ -132,7 +143,7 @@ def expand_between(
         The variants, and two contrasts per change: first those of all added changes, then those of all taken ones.
 
     Raises:
-        HeadToHeadError: If a configuration with some of the changes is invalid.
+        HeadToHeadError: If a configuration with some of the changes has an unknown field or a wrong type.
     """
     start_name, end_name = names
     points = _Points(start, end, changes, match)
@@ -156,7 +167,11 @@ def expand_between(
 
 
 class _Points:
-    """Configurations between two ends: the first one with some of the changes."""
+    """Configurations between two ends: the first one with some of the changes.
+
+    Constructing it builds both ends, for the labels of the changes; an invalid one raises `HeadToHeadError`. Each
+    configuration that is added is kept in ``variants``, by the names of its changes.
+    """
 
     def __init__(
         self,
@@ -180,7 +195,19 @@ class _Points:
         return AxisEffect(axis=name, value=self.end_labels[name], against=self.start_labels[name])
 
     def add(self, applied: Collection[str], slug: str, title: str) -> str:
-        """Add the configuration with these changes, unless it exists, and return its slug."""
+        """Add the first configuration with these changes and return its slug.
+
+        If it was added before, its earlier slug is returned and ``slug`` and ``title`` are ignored. With all changes,
+        it is the second configuration.
+
+        Args:
+            applied: Names of changes, keys of ``changes``; an unknown name is a `KeyError`.
+            slug: The slug of a new variant.
+            title: The title of a new variant.
+
+        Raises:
+            HeadToHeadError: If the configuration has an unknown field or a wrong type.
+        """
         key = frozenset(applied)
         if key in self.variants:
             return self.variants[key].slug
@@ -199,7 +226,10 @@ class _Points:
 def with_fields_from(
     builder: ConfigBuilder, fields: Collection[FieldPath], source: ConfigBuilder
 ) -> ConfigBuilder:
-    """Return a copy with the values of these fields, or their absence, taken from ``source``."""
+    """Return a copy of ``builder`` in which these fields are as in ``source``: with its values, or absent.
+
+    Neither builder is changed, and nothing is validated.
+    """
     twin = builder.copy()
     twin.values = {}
     for path, value in builder.values.items():
@@ -224,9 +254,18 @@ def _field_of(path: Sequence[Any]) -> FieldPath:
 
 
 def _fields(section: Any, above: FieldPath = ()) -> Iterator[FieldPath]:
-    """Yield the fields that a change can consist of; a plugin entry with its options is one field per role."""
+    """Yield the paths of the fields that a change can consist of, in the order of the schema.
+
+    A plugin entry with its options is one field per role, nested sections are entered, and dataset options and quirks
+    are left out.
+
+    Args:
+        section: A class of a section, a pydantic model.
+        above: The path of the section.
+    """
     for name, info in section.model_fields.items():
-        path, inner = (*above, name), info.annotation
+        path = (*above, name)
+        inner = info.annotation
         if path[0] in COMPONENTS:
             yield from ((name, role) for role in inner.model_fields)
         elif path in SECTION_ENTRIES:
@@ -262,12 +301,16 @@ def _dependent_fields(field: FieldPath) -> Group:
 def _named_groups(
     groups: Mapping[str, Sequence[str]], location: SourceLocation
 ) -> dict[FieldPath, Group]:
-    """Return the group of each field that the file puts into a group.
+    """Return the group of each field that the file puts into a group; other fields are absent.
 
-    A path of a section, such as ``train``, stands for all its fields.
+    A path of a section, such as ``train``, stands for all its fields. A path to an option of a quirk is not checked.
+
+    Args:
+        groups: Dotted paths by the name of their group.
+        location: Location of the groups in the experiment file.
 
     Raises:
-        HeadToHeadError: If a path is no field, or a field belongs to two groups.
+        HeadToHeadError: If a path is no field, or a field is named twice, also within one group.
     """
     name_of: dict[FieldPath, str] = {}
     for name, paths in groups.items():
@@ -299,6 +342,9 @@ def _label_of_fields(builder: ConfigBuilder, fields: Sequence[FieldPath]) -> Sca
     ``model.d_ff`` is as written, such as ``4x``; other values are resolved. A field without a value is ``nothing``. The
     label of one field has the type of its value. Several fields are joined to a text, such as ``epochs 3, steps
     nothing``.
+
+    Raises:
+        HeadToHeadError: If the configuration has an unknown field or a wrong type.
     """
     config = builder.build()
     labels = []

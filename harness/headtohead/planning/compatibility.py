@@ -16,8 +16,12 @@ from headtohead.model.geometry import find_bound, geometry_of, incompatibility, 
 from headtohead.model.quirks import decoder_input_lengths
 from headtohead.plugins.component import Component
 from headtohead.plugins.entry import Options, Setting
-from headtohead.plugins.families import COMPONENTS
-from headtohead.plugins.registry import Registered, current
+from headtohead.plugins.registry import (
+    Registered,
+    find_attention,
+    find_entry,
+    find_positional,
+)
 from headtohead.plugins.watched_reads import only_declared_reads
 from headtohead.schema.run_config import RunConfig
 
@@ -34,6 +38,10 @@ def find_incompatibility(config: RunConfig, longest: Lengths) -> str | None:
         config: A resolved configuration.
         longest: Tokens of the longest sentence by side, including boundary tokens. Empty if the data is not
             prepared yet; length checks are then skipped.
+
+    Raises:
+        HeadToHeadError: If a plugin is faulty: ``incompatible_with`` raises or returns no reason, or an entry reads
+            files or variables that it does not declare; or if an entry is not registered.
     """
     for rule in RULES:
         reason = rule(config, longest)
@@ -43,7 +51,15 @@ def find_incompatibility(config: RunConfig, longest: Lengths) -> str | None:
 
 
 def find_unequal_lengths(config: RunConfig, tokens: Iterable[int]) -> str | None:
-    """Return why these target lengths in tokens do not fit a decoder with a fixed input length, or None."""
+    """Return why target lengths differ although the decoder's attention requires one length, or None.
+
+    None also if targets are padded to one length, and for any decoder without a fixed length. Only whether the
+    lengths are equal is checked, not whether they are the required one.
+
+    Args:
+        config: A resolved configuration.
+        tokens: Lengths of the targets in tokens. With a fixed length it must not be empty (`ValueError`).
+    """
     length = only_length(config)
     if length is None or config.train.pad_to != "batch":
         return None
@@ -58,7 +74,11 @@ def find_unequal_lengths(config: RunConfig, tokens: Iterable[int]) -> str | None
 
 
 def longest_sequences(config: RunConfig, longest: Lengths) -> dict[str, int]:
-    """Return the maximum sequence length by side, including padding and everything else that a decoder reads."""
+    """Return the maximum sequence length in tokens by side, including padding and other input of the decoder.
+
+    A decoder-only model reads the source before the target; a non-autoregressive decoder reads as many tokens as the
+    source has. An empty ``longest`` gives an empty result; otherwise it must have the sides source and target.
+    """
     reached = dict(longest)
     if not reached:
         return reached
@@ -82,21 +102,32 @@ def _sizes_of_components(config: RunConfig, longest: Lengths) -> str | None:
 
 
 def _sizes_of_role(config: RunConfig, role: str) -> str | None:
-    """Return why the styles and encodings of a role's layers do not fit the model or each other, or None."""
-    styles, encodings = config.attention.role(role), config.positional.role(role)
+    """Return why the styles and encodings of a role's layers do not fit the model or each other, or None.
+
+    Every style of the role's pattern is combined with the encodings that its layers get. The heads of all layers must
+    be equal, and also the sizes of keys and values if an encoding acts in attention. An error of a style's geometry
+    becomes the reason.
+
+    Raises:
+        HeadToHeadError: If a style or an encoding is not registered.
+    """
+    styles = config.pattern("attention", role)
+    encodings = config.pattern("positional", role)
     sizes = set[tuple[int, ...]]()
     acts_in_attention = False
-    for layer in range(len(styles.pattern) * len(encodings.pattern)):
-        style_entry, encoding_entry = styles.at(layer), encodings.at(layer)
-        style = current().attention(style_entry.name)
-        encoding = current().positional(encoding_entry.name)
+    # After this many layers, the pairs of both patterns repeat.
+    for layer in range(len(styles) * len(encodings)):
+        style_entry = styles[layer % len(styles)]
+        encoding_entry = encodings[layer % len(encodings)]
+        style = find_attention(style_entry.name)
+        encoding = find_positional(encoding_entry.name)
         try:
             geometry = geometry_of(style, style_entry.options, config.model)
         except HeadToHeadError as error:
             return str(error) or f"{style_entry.name} attention refuses the sizes of the model"
         mechanisms = encoding.mechanisms_of(encoding_entry.options)
         acts_before_layers = mechanisms & {"embed", "draw"} or encoding.by_row
-        if encodings.next_layers and acts_before_layers:
+        if len(encodings) > 1 and acts_before_layers:
             return (
                 f"{encoding_entry.name} acts before the first layer, so it cannot vary by layer; list encodings that "
                 f"act in attention in positional.{role}, such as rotary and none, or use one encoding"
@@ -119,7 +150,10 @@ def _sizes_of_role(config: RunConfig, role: str) -> str | None:
 
 
 def _missing_encoder(config: RunConfig, longest: Lengths) -> str | None:
-    """Return the setting of a decoder-only model that requires an encoder or cross-attention, or None."""
+    """Return why a decoder-only model cannot run with a setting that requires an encoder, or None.
+
+    These settings are ``train.pad_to``, non-autoregressive decoding, and a style with a fixed number of target tokens.
+    """
     if "encoder" in config.roles:
         return None
     pad_to = config.train.pad_to
@@ -155,6 +189,7 @@ def _buckets_with_batch_size(config: RunConfig, longest: Lengths) -> str | None:
 
 
 def _padding_shorter_than_sentences(config: RunConfig, longest: Lengths) -> str | None:
+    """Return the side whose longest sentence exceeds a number as ``train.pad_to``, as a reason, or None."""
     pad_to = config.train.pad_to
     if not isinstance(pad_to, int):
         return None
@@ -207,20 +242,26 @@ def _decoding_without_boundaries(config: RunConfig, longest: Lengths) -> str | N
 
 
 def _incompatible_entry(config: RunConfig, longest: Lengths) -> str | None:
-    """Return why a plugin entry cannot be used: it says so, or its components accept shorter sequences only."""
+    """Return why a component or a quirk cannot be used: it states so, or it accepts shorter sequences only; or None.
+
+    Raises:
+        HeadToHeadError: If an entry is not registered, or its ``incompatible_with`` is faulty.
+        ReadsError: If an entry reads files or variables that it does not declare, or a declared file is missing.
+    """
     reached = longest_sequences(config, longest)
-    for family in COMPONENTS:
-        for role, entry in config.entries(family).items():
-            for chosen in entry.pattern:
-                registered = current().find(family, chosen.name)
-                setting = Setting(config, role, reached)
-                # A plugin may keep what it reads here, so that constructing its components would read nothing.
-                with only_declared_reads(registered.entry, chosen.options):
-                    reason = _incompatibility_of(registered, chosen.options, setting)
-                if reason is not None:
-                    return reason
+    roles = config.roles
+    for family, role, chosen in config.component_entries():
+        if role not in roles:
+            continue
+        registered = find_entry(family, chosen.name)
+        setting = Setting(config, role, reached)
+        # A plugin may keep what it reads here, so that constructing its components would read nothing.
+        with only_declared_reads(registered.entry, chosen.options):
+            reason = _incompatibility_of(registered, chosen.options, setting)
+        if reason is not None:
+            return reason
     for name, options in config.quirks.items():
-        registered = current().find("quirk", name)
+        registered = find_entry("quirk", name)
         with only_declared_reads(registered.entry, options):
             reason = _incompatibility_of(registered, options, Setting(config, "decoder", reached))
         if reason is not None:
@@ -240,10 +281,12 @@ def _incompatibility_of(registered: Registered, options: Options, setting: Setti
 def _stated_incompatibility(
     registered: Registered, options: Options, setting: Setting
 ) -> str | None:
-    """Return the result of an entry's ``incompatible_with``: a reason, which is not empty, or None.
+    """Return the reason that an entry's ``incompatible_with`` returns, or None if the entry is compatible.
+
+    The message of a `HeadToHeadError` that the method raises is a reason too.
 
     Raises:
-        HeadToHeadError: If the method raises another error, or returns anything else.
+        HeadToHeadError: If the method raises any other error, or returns neither None nor a text that is not blank.
     """
     method = (
         f"plugin '{registered.module}' ({registered.distribution}): incompatible_with of {registered.family} "

@@ -11,13 +11,13 @@ from typing import Any
 from headtohead.config.labels import Scalar, axis_value, text
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.source_location import SourceLocation, shown
+from headtohead.data.metrics import find_metric
 from headtohead.planning.metrics import check_metric, reported_metrics
 from headtohead.planning.variants import DATA_AXIS, SIZE_AXIS, Variant, comparison_group
 from headtohead.schema.experiment_file import ContrastDeclaration
 from headtohead.schema.metric import UNPADDED
 from headtohead.storage.contrasts import AxisEffect, ContrastRecord, WeightedSide
 from headtohead.storage.experiment import ExcludedRecord
-from headtohead.storage.metrics import find
 
 FindCondition = Callable[[Mapping[str, Any], SourceLocation], Callable[[Variant], bool]]
 
@@ -39,11 +39,14 @@ Weights = Mapping[str | None, float]
 class Factorial:
     """A product block.
 
+    Methods take the position of an axis in ``axes``. They raise a `KeyError` if ``labels`` lacks a slug of ``cells``,
+    or the baseline, or one of its axis values.
+
     Attributes:
         axes: The axes of the block.
-        cells: The slug of each combination by the indices of its values.
+        cells: The slug of each combination by the indices of its values; not empty.
         labels: The axis values of every combination of the design by slug, including excluded ones.
-        baseline: The slug of the baseline.
+        baseline: The slug of the baseline, which need not be in the block.
     """
 
     axes: tuple[Axis, ...]
@@ -85,7 +88,9 @@ class Factorial:
     def factor_weights(self, position: int) -> dict[Scalar, list[Weights]]:
         """Return the settings of the effect of each value of an axis, one for each combination of the other axes.
 
-        If the block lacks the baseline's value, each combination is compared with that of another block.
+        A setting is the combination with weight 1 and the one that has the baseline's value instead with weight −1. If
+        the block lacks the baseline's value, that is a combination of another block; None as its slug if the design
+        has none. The baseline's value has an empty list, and equal settings occur once.
         """
         weights_of: dict[Scalar, list[Weights]] = {}
         for cell, slug in self.cells.items():
@@ -101,8 +106,12 @@ class Factorial:
     ) -> dict[tuple[Scalar, Scalar], list[Weights]]:
         """Return the settings of the interaction of every two values of two axes, none of them the baseline's.
 
-        There is one for each combination of the remaining axes. A block without the baseline's value of one of the two
-        axes has none.
+        There is one setting of four combinations for each combination of the remaining axes. The result is empty if
+        the block lacks the baseline's value of one of the two axes.
+
+        Args:
+            first: Position of an axis.
+            second: Position of another axis.
         """
         weights_of: dict[tuple[Scalar, Scalar], list[Weights]] = {}
         if self._baseline_indices[first] is None or self._baseline_indices[second] is None:
@@ -119,7 +128,10 @@ class Factorial:
         return weights_of
 
     def _at_baseline(self, cell: Cell, positions: Sequence[int]) -> str | None:
-        """Return the combination with the baseline's values of some axes, if need be of another block; None without."""
+        """Return the slug of the combination that has the baseline's values of some axes, else those of a cell.
+
+        It may be of another block, or excluded; None if the design has no such combination.
+        """
         indices = list(cell)
         values = dict(self.labels[self.cells[cell]])
         is_in_block = True
@@ -137,7 +149,7 @@ class Factorial:
 
     @cached_property
     def _baseline_indices(self) -> list[int | None]:
-        """The index of the baseline's value of each axis; None if the block does not have it."""
+        """For each axis of the block, the index of the baseline's value; None if the block does not have it."""
         indices: list[int | None] = []
         for position, axis in enumerate(self.axes):
             values = {path: self.labels[self.baseline][path] for path in axis}
@@ -160,20 +172,24 @@ def factor_contrasts(
     """Return the contrasts of a value of an axis with the baseline's value, averaged over the other axes of a block.
 
     The axes ``data`` and ``size`` have none, because scores on different data or of different sizes are not compared.
-    Settings with a variant that is not trainable are left out. Of contrasts of the same difference, the first is
-    returned.
+    A setting with a combination that is not trainable, or not in the design, is left out and counted in ``missing``;
+    without any complete setting there is no contrast. A block with a single pair has none either: that is a contrast
+    of two variants. Of contrasts of the same difference, the first is returned.
+
+    Args:
+        factorials: The product blocks.
+        trainable: The slugs of the variants, without excluded combinations.
     """
     contrasts: list[ContrastRecord] = []
     for factorial in factorials:
         for position in range(len(factorial.axes)):
             if not factorial.is_compared(position):
                 continue
-            given = factorial.fixed_axes(position)
-            condition = ", ".join(f"{axis} {text(value)}" for axis, value in given.items())
-            for value, weights in factorial.factor_weights(position).items():
-                settings = _complete(weights, trainable)
-                # A single pair is a contrast of two variants, not an average.
-                if not settings or len(weights) == 1:
+            fixed = factorial.fixed_axes(position)
+            condition = ", ".join(f"{axis} {text(value)}" for axis, value in fixed.items())
+            for value, all_settings in factorial.factor_weights(position).items():
+                settings = _complete(all_settings, trainable)
+                if not settings or len(all_settings) == 1:
                     continue
                 name = factorial.name(position, value)
                 contrasts.append(
@@ -182,8 +198,8 @@ def factor_contrasts(
                         family="factor",
                         settings=settings,
                         effects=(factorial.effect(position, value),),
-                        given=given,
-                        missing=len(weights) - len(settings),
+                        given=fixed,
+                        missing=len(all_settings) - len(settings),
                     )
                 )
     return _without_repeats(contrasts)
@@ -192,11 +208,12 @@ def factor_contrasts(
 def interaction_contrasts(
     factorials: Iterable[Factorial], trainable: Container[str]
 ) -> list[ContrastRecord]:
-    """Return whether the effect of an axis depends on another axis, for every two axes of a product.
+    """Return contrasts that test whether the effect of an axis depends on another axis, for every two axes of a block.
 
     An interaction is the effect of a value of the first axis, with a value of the second axis minus with the baseline's
-    value of it; all effects are against the baseline's values. It is averaged over the remaining axes. Takes the
-    arguments of `factor_contrasts`.
+    value of it; all effects are against the baseline's values. It is averaged over the combinations of the remaining
+    axes whose four variants are all trainable; without any there is no contrast. Of contrasts of the same difference,
+    the first is returned. Takes the arguments of `factor_contrasts`.
     """
     contrasts: list[ContrastRecord] = []
     for factorial in factorials:
@@ -205,12 +222,11 @@ def interaction_contrasts(
             range(len(factorial.axes)), key=lambda position: not factorial.is_compared(position)
         )
         for first, second in itertools.combinations(positions, 2):
-            given = factorial.fixed_axes(first)
-            conditions = "".join(f", {axis} {text(value)}" for axis, value in given.items())
-            for (value, other_value), weights in factorial.interaction_weights(
-                first, second
-            ).items():
-                settings = _complete(weights, trainable)
+            fixed = factorial.fixed_axes(first)
+            conditions = "".join(f", {axis} {text(value)}" for axis, value in fixed.items())
+            settings_by_values = factorial.interaction_weights(first, second)
+            for (value, other_value), all_settings in settings_by_values.items():
+                settings = _complete(all_settings, trainable)
                 if not settings:
                     continue
                 name = factorial.name(first, value)
@@ -230,7 +246,10 @@ def interaction_contrasts(
 def _complete(
     settings: Iterable[Weights], trainable: Container[str]
 ) -> tuple[tuple[WeightedSide, ...], ...]:
-    """Return the settings in which all variants are trainable."""
+    """Return the settings in which all variants are trainable, as weighted sides.
+
+    A setting with the slug None, a combination that the design lacks, is left out.
+    """
     complete = []
     for weights in settings:
         sides = []
@@ -258,13 +277,19 @@ def declared_contrasts(
     baseline: str,
     condition: FindCondition,
 ) -> tuple[ContrastRecord, ...]:
-    """Return the contrasts that the file declares, between variants that are not excluded.
+    """Return the contrasts that the file declares, between variants that are not excluded; none if it declares none.
 
-    The condition converts axis values to a predicate, as in ``exclude``.
+    Args:
+        loaded: The experiment file.
+        variants: The variants that run, which include the baseline.
+        excluded: The excluded combinations, for the message about a side that matches no variant.
+        baseline: Slug of the baseline.
+        condition: Converts axis values to a predicate, as in ``exclude``.
 
     Raises:
-        HeadToHeadError: For a side that matches no variant or several, for equal sides, for sides with different
-            data, for a repeated contrast and for lengths without scores; with the location in the file.
+        HeadToHeadError: With the location in the file: for an unknown metric; for an invalid axis or value; for a side
+            that matches no variant or several; for the same score on both sides; for sides with different data or
+            sizes; for a repeated contrast; for ``direction: equal`` without ``by``; and for lengths without scores.
     """
     base = next(variant for variant in variants if variant.slug == baseline)
     primary = reported_metrics(loaded, base.config).primary
@@ -277,8 +302,9 @@ def declared_contrasts(
             check_metric(metric, base.config, location.child(field), of_heads_too=True)
         selected = []
         for field in ("variant", "against"):
-            when, at = getattr(declared, field), location.child(field)
-            selected.append(_select(when, variants, excluded, base, condition, at))
+            when = getattr(declared, field)
+            side_location = location.child(field)
+            selected.append(_select(when, variants, excluded, base, condition, side_location))
         variant, against = selected
         record = _declared_record(declared, variant, against)
         contrast = record.contrast(primary)
@@ -304,9 +330,10 @@ def declared_contrasts(
 def _declared_record(
     declared: ContrastDeclaration, variant: Variant, against: Variant
 ) -> ContrastRecord:
-    """Return the record of a declared contrast; the default name has the titles of both sides.
+    """Return the record of a declared contrast, ``variant`` minus ``against``; nothing is checked.
 
-    Metric and lengths are part of the default name where they distinguish contrasts.
+    Without ``against_metric`` or ``against_lengths``, the second side has the metric or lengths of the first. The
+    default name has the titles of both sides, their metrics if ``against_metric`` is given, and their lengths, if any.
     """
     left = WeightedSide(
         variant=variant.slug, weight=1, metric=declared.metric, lengths=declared.lengths
@@ -334,7 +361,7 @@ def _declared_record(
 
 
 def _refuse_different_groups(variant: Variant, against: Variant, location: SourceLocation) -> None:
-    """Raise an error for variants with different data or sizes, whose scores are not compared."""
+    """Raise a `HeadToHeadError` for variants with different data or sizes, whose scores are not compared."""
     if comparison_group(variant.axes) == comparison_group(against.axes):
         return
     if variant.axes.get(DATA_AXIS) != against.axes.get(DATA_AXIS):
@@ -356,8 +383,15 @@ def _select(
 ) -> Variant:
     """Return the variant of one side of a contrast: the only one with these axis values.
 
-    If several variants have them, it is the one with the baseline's values on all other axes. Without values, it is the
-    baseline.
+    If several variants have them, it is the one with the baseline's values on all other axes.
+
+    Args:
+        when: Axis values; None or empty is the baseline.
+        variants: The variants to select from.
+        excluded: The excluded combinations; an error lists the first three.
+        baseline: The baseline.
+        condition: Converts axis values to a predicate.
+        location: Location of the side in the file.
 
     Raises:
         HeadToHeadError: If an axis or a value is invalid, or if no variant or several are left.
@@ -389,6 +423,12 @@ def _check_lengths(
 
     Without ``against_lengths``, ``lengths`` apply to both sides; a contrast without lengths is valid.
 
+    Args:
+        declared: The contrast.
+        primary: The metric of sides that name none.
+        buckets: Last length of each bucket, ``evaluate.buckets``.
+        location: Location of the contrast in the file.
+
     Raises:
         HeadToHeadError: If the lengths are not whole buckets, or a side's metric has no scores by length.
     """
@@ -406,9 +446,10 @@ def _check_lengths(
 def _check_length_range(
     lengths: tuple[int, int], metric: str, buckets: Sequence[int], location: SourceLocation
 ) -> None:
-    """Check the first and last source length of one side of a contrast.
+    """Raise unless the scores of one side of a contrast exist for this range of source lengths.
 
-    Only scores of the test split that are computed from counts of its sentences exist by source length.
+    Only scores of the test split that are computed from counts of its sentences exist by source length, and only for
+    whole buckets.
 
     Args:
         lengths: First and last length, both included.
@@ -419,7 +460,7 @@ def _check_length_range(
     Raises:
         HeadToHeadError: If the metric has no score by length, or the lengths do not start and end with a bucket.
     """
-    entry = find(metric)
+    entry = find_metric(metric)
     is_by_length = entry is not None and entry.pool is not None
     if not is_by_length or not metric.startswith("test/"):
         raise location.error(

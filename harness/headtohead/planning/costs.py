@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from headtohead.config.entries import watched_entries
+from headtohead.config.entries import plugins_of, watched_entries
 from headtohead.config.identity import run_identity
 from headtohead.config.loading import LoadedExperiment
 from headtohead.data import PreparedData
@@ -22,6 +22,7 @@ from headtohead.planning.pitfalls import find_pitfalls, is_order_invariant, padd
 from headtohead.planning.schedule import decays_to_an_end, evaluation_interval, planned_steps
 from headtohead.planning.variants import Variant
 from headtohead.plugins.launcher import gpu_memory, machine_memory
+from headtohead.plugins.registry import Registered
 from headtohead.schema.choices import PRECISIONS
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.experiment import ModelCounts, VariantRecord
@@ -37,6 +38,8 @@ class PlannedVariant:
     record: VariantRecord
     identity: Mapping[str, Any]
     steps_per_epoch: int
+    plugins: Sequence[Registered]
+    """The entries that the configuration uses, with the present hashes of what they read."""
 
     @property
     def config(self) -> RunConfig:
@@ -79,14 +82,21 @@ class Costs:
         self._epochs: dict[tuple[object, ...], Epoch] = {}
 
     def counts(self, config: RunConfig) -> ModelCounts:
-        """Return the counts of a configuration's model."""
+        """Return the counts of a configuration's model; raises as `count_model` and `PreparedDataSets.of` do."""
         text = config.model_dump_json()
         if text not in self._counts:
             self._counts[text] = count_model(config, self.datasets.of(config))
         return self._counts[text]
 
     def epoch(self, config: RunConfig) -> Epoch:
-        """Return the length of an epoch of a configuration, which depends on data and batching only."""
+        """Return the batches and the tokens of an epoch of a configuration.
+
+        They depend on the data, the batching, the architecture and the quirks only, so configurations that are equal
+        in these share the result.
+
+        Raises:
+            HeadToHeadError: If the data cannot be read, are undefined for these options, or a quirk is faulty.
+        """
         prepared = self.datasets.of(config)
         train = config.train
         key = (
@@ -106,7 +116,15 @@ class Costs:
 
 
 def count_model(config: RunConfig, data: PreparedData) -> ModelCounts:
-    """Return the counts of a model, which is built and called: the first time that the code of a plugin runs."""
+    """Return the parameters and FLOPs of a model, which is built and called for the mean lengths of its data.
+
+    This is the first time that the code of a plugin runs. With plugins that are not built in, the components are also
+    built for four members.
+
+    Raises:
+        HeadToHeadError: If the code of a plugin raises an error, makes a tensor without a member axis, or reads or
+            changes what it must not. Errors of a model without such plugins are raised as they are.
+    """
     words = len(data.source_vocabulary), len(data.target_vocabulary)
     with plugin_errors(config), watched_entries([config]):
         if model_plugins(config):
@@ -127,16 +145,17 @@ def cost_variants(
     d_ff_asked: Mapping[str, int],
     costs: Costs,
 ) -> list[PlannedVariant]:
-    """Return the variants with counts, steps, limits and pitfalls.
+    """Return the variants with counts, steps, limits and pitfalls, in the same order.
 
     Args:
         loaded: The experiment file.
         variants: The variants, whose ``d_ff`` may be widened by ``match``.
-        d_ff_asked: The ``d_ff`` before it was widened, by slug.
+        d_ff_asked: The ``d_ff`` before it was widened, by the slug of every variant.
         costs: Counts models and epochs.
 
     Raises:
-        HeadToHeadError: If a model does not fit into the memory of this machine.
+        HeadToHeadError: If a model does not fit into the memory of this machine, its data cannot be read, or the code
+            of a plugin raises an error.
     """
     planned = []
     for variant in variants:
@@ -162,7 +181,7 @@ def cost_variants(
             config=config,
         )
         identity = run_identity(config, prepared.data_hash)
-        planned.append(PlannedVariant(record, identity, epoch.steps))
+        planned.append(PlannedVariant(record, identity, epoch.steps, plugins_of(config)))
         refuse_oversized(loaded, variant.slug, config, record.counts.total)
     return planned
 
@@ -170,10 +189,10 @@ def cost_variants(
 def refuse_oversized(
     loaded: LoadedExperiment, slug: str, config: RunConfig, parameters: int | None = None
 ) -> None:
-    """Raise if a run of a variant cannot fit into the memory of this machine or of its GPU.
+    """Raise if a run of a variant cannot fit into the memory of this machine or of its GPU, whichever is larger.
 
     A run needs at least its weights, and in training gradients and two moments. Activations are left out: a run that
-    is out of memory divides its batch.
+    is out of memory divides its batch. A run of 0 epochs, or that trains some parameters only, counts its weights.
 
     Args:
         loaded: The experiment file, for the location of the error.
@@ -181,6 +200,9 @@ def refuse_oversized(
         config: Its configuration.
         parameters: Number of parameters; default: a lower bound, those of the feed-forward networks, for which no
             module is built.
+
+    Raises:
+        HeadToHeadError: With the location of ``base.model``, if it needs more than the memory that exists.
     """
     import torch
 

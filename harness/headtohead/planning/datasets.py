@@ -32,10 +32,11 @@ class PreparedDataSets:
         return {prepared.data_hash: prepared for prepared in self.by_section.values()}
 
     def of(self, config: RunConfig) -> PreparedData:
-        """Return the data of a configuration.
+        """Return the data of a configuration; they are prepared, and written to the cache, at the first call.
 
         Raises:
-            UndefinedError: If the dataset is undefined for these options, such as a split that it lacks.
+            UndefinedError: If the dataset is undefined for these options, such as a split that it lacks; without a
+                location, because it is a reason to exclude a variant.
             HeadToHeadError: If the data cannot be read, with the location of the data section.
         """
         section = config.data.model_dump_json()
@@ -50,9 +51,12 @@ class PreparedDataSets:
         return self.by_section[section]
 
     def incompatibility(self, config: RunConfig) -> str | None:
-        """Return why a configuration cannot run on its data, or None.
+        """Return why a configuration cannot run, or None: its fields, options of its dataset, or its lengths.
 
         Data are prepared only if the fields of the configuration show no reason.
+
+        Raises:
+            HeadToHeadError: If the data cannot be read, or a plugin is faulty.
         """
         reason = find_incompatibility(config, {})
         if reason is not None:

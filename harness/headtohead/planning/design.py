@@ -18,6 +18,7 @@ from headtohead.config.builder import (
 from headtohead.config.labels import Scalar, label_at, scalar, slug_of, text, titles_of
 from headtohead.config.loading import LoadedExperiment, refuse_many_runs
 from headtohead.config.source_location import SourceLocation, shown
+from headtohead.data.metrics import find_metric
 from headtohead.planning.between import END, START, changes_between, expand_between
 from headtohead.planning.contrasts import (
     Axis,
@@ -48,15 +49,14 @@ from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.contrasts import ContrastRecord
 from headtohead.storage.experiment import ExcludedRecord
-from headtohead.storage.metrics import find
 
 
 @dataclass(frozen=True)
 class Design:
     """The expanded design: variants, exclusions, seeds and the structure that contrasts are built from.
 
-    ``start`` builds the baseline's configuration, and ``labels`` holds the axis values by slug, including those of
-    excluded combinations.
+    ``start`` builds the baseline's configuration, ``labels`` holds the axis values by slug, including those of
+    excluded combinations, and ``further_seeds`` are seeds that only some variants have besides ``seeds``, by slug.
     """
 
     axes: tuple[str, ...]
@@ -70,9 +70,14 @@ class Design:
     labels: Mapping[str, Mapping[str, Scalar]] = field(default_factory=dict)
     changes: tuple[ContrastRecord, ...] = ()
     declared: tuple[ContrastRecord, ...] = ()
+    further_seeds: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def seeds_of(self, slug: str) -> tuple[int, ...]:
+        """Return the seeds of a variant."""
+        return (*self.seeds, *self.further_seeds.get(slug, ()))
 
     def variant(self, slug: str) -> Variant:
-        """Return the variant with this slug."""
+        """Return the variant with this slug; without one, or for an excluded one, raise `StopIteration`."""
         return next(variant for variant in self.variants if variant.slug == slug)
 
     def baseline_of(self, slug: str) -> str | None:
@@ -85,9 +90,10 @@ class Design:
         return self.baseline if comparison_group(baseline_axes) == group else None
 
     def contrasts(self) -> list[ContrastRecord]:
-        """Return the contrasts to test: every variant against the baseline, axis values, interactions, declared ones.
+        """Return the contrasts to test: every variant against its baseline, axis values, interactions, declared ones.
 
-        Between two configurations, these are their difference, then every change added and taken.
+        A baseline, and a variant whose baseline is excluded, have no contrast with a baseline. Between two
+        configurations, the contrasts are their difference, then every change added and taken.
         """
         titles = {variant.slug: variant.title for variant in self.variants}
         if self.changes:
@@ -95,10 +101,12 @@ class Design:
             return [ContrastRecord.of_two(name, "variant", END, START), *self.changes]
         plain = []
         for slug, title in titles.items():
-            other = self.baseline_of(slug)
-            if other is not None and other != slug:
-                name = f"{title} − {'baseline' if other == self.baseline else titles[other]}"
-                plain.append(ContrastRecord.of_two(name, "variant", slug, other))
+            baseline = self.baseline_of(slug)
+            if baseline is None or baseline == slug:
+                continue
+            baseline_title = "baseline" if baseline == self.baseline else titles[baseline]
+            name = f"{title} − {baseline_title}"
+            plain.append(ContrastRecord.of_two(name, "variant", slug, baseline))
         return [
             *plain,
             *factor_contrasts(self.factorials, titles),
@@ -116,19 +124,19 @@ class Block(NamedTuple):
 
 
 def expand(loaded: LoadedExperiment, datasets: PreparedDataSets | None = None) -> Design:
-    """Turn a checked experiment file into variants.
+    """Return the design of a validated experiment file: its variants, exclusions and contrasts.
 
     Args:
         loaded: The experiment file.
         datasets: The data of the experiment, which exclude further combinations; default: only contradictions
-            between fields exclude combinations.
+            between fields, and the file's ``exclude``, exclude combinations.
 
     Raises:
         HeadToHeadError: With its location in the file: for a block without exactly one kind; for an invalid axis,
             value, exclusion or declared contrast; for a block or section beside ``between`` that it excludes; for a
             baseline or a configuration of ``between`` that cannot run; for ``between`` with equal configurations or
-            too many runs; and if the primary metric requires translations that the baseline, or with ``between`` any
-            variant, does not have.
+            too many runs; for an unknown metric; and if the primary metric requires translations that the baseline, or
+            with ``between`` any variant, does not have. Also if the data cannot be read, or a plugin is faulty.
     """
     blocks = []
     for number, content in enumerate(loaded.file.design):
@@ -146,10 +154,10 @@ def expand(loaded: LoadedExperiment, datasets: PreparedDataSets | None = None) -
 
 
 def _block(content: DesignBlock, location: SourceLocation) -> Block:
-    """Return a block of the design.
+    """Return a block of the design with its kind; the other three fields of the block are None.
 
     Raises:
-        HeadToHeadError: If it has not exactly one kind.
+        HeadToHeadError: If none or several of ``product``, ``one_at_a_time``, ``zip`` and ``between`` are given.
     """
     kinds = [name for name in type(content).model_fields if getattr(content, name) is not None]
     if len(kinds) != 1:
@@ -161,24 +169,28 @@ def _block(content: DesignBlock, location: SourceLocation) -> Block:
 
 
 def _with_translation_notes(design: Design, loaded: LoadedExperiment) -> Design:
-    """Return the design with a note on variants without a score because they do not translate.
+    """Return the design with a note on each variant that lacks the primary metric because it does not translate.
+
+    The design is returned unchanged if the primary metric does not need translations.
 
     Raises:
-        HeadToHeadError: If the baseline or, with ``between``, any variant does not translate.
+        HeadToHeadError: If the primary metric needs translations, and the baseline or, with ``between``, any variant
+            has ``evaluate.decode: none``; or if a metric of the file is invalid.
     """
     primary = reported_metrics(loaded, design.variant(design.baseline).config).primary
-    metric = find(primary)
-    if metric is None or metric.per_example is None:
+    metric = find_metric(primary)
+    requires_translations = metric is not None and metric.per_example is not None
+    if not requires_translations:
         return design
-    silent = [
+    without_score = [
         variant.slug for variant in design.variants if variant.config.evaluate.decode == "none"
     ]
-    if silent and (design.changes or design.baseline in silent):
+    if without_score and (design.changes or design.baseline in without_score):
         raise loaded.location("metrics", "primary").error(
-            f"'{primary}' requires translations, but variant '{silent[0]}' has evaluate.decode: none; use "
+            f"'{primary}' requires translations, but variant '{without_score[0]}' has evaluate.decode: none; use "
             "test/token_accuracy, or another evaluate.decode"
         )
-    notes = [f"no {primary} for {slug}, which has evaluate.decode: none" for slug in silent]
+    notes = [f"no {primary} for {slug}, which has evaluate.decode: none" for slug in without_score]
     return replace(design, notes=(*design.notes, *notes))
 
 
@@ -211,7 +223,18 @@ class Product:
 
 
 class Axes:
-    """Expands blocks of axes: each combination of values overrides the baseline."""
+    """Expands blocks of axes: each combination of values overrides the baseline.
+
+    `add_block` adds the combinations of each block, then `design` returns the design, once. The baseline is the first
+    combination, and each entry of ``sizes`` one more.
+
+    Args:
+        loaded: The experiment file.
+
+    Raises:
+        HeadToHeadError: With the location in the file, if the recipe, ``sizes`` or a field of the baseline is invalid,
+            or fields of the baseline contradict each other.
+    """
 
     def __init__(self, loaded: LoadedExperiment) -> None:
         self.loaded = loaded
@@ -246,7 +269,15 @@ class Axes:
         return sizes
 
     def design(self, datasets: PreparedDataSets | None) -> Design:
-        """Return the design of the blocks that were added; ``datasets`` may exclude combinations."""
+        """Return the design of the blocks that were added. Call it once: it adds the axis ``size`` to ``axes``.
+
+        Args:
+            datasets: The data, which may exclude combinations; None checks contradictions between fields only.
+
+        Raises:
+            HeadToHeadError: If the baseline is excluded or cannot run, an axis is a field of a role that no model has,
+                an exclusion or a declared contrast is invalid, the data cannot be read, or a plugin is faulty.
+        """
         self.axes += self.sizes[0]
         self._refuse_absent_roles()
         labels = {}
@@ -284,7 +315,10 @@ class Axes:
         )
 
     def _refuse_absent_roles(self) -> None:
-        """Raise if an axis is a field of a role that no combination's model has."""
+        """Raise a `HeadToHeadError` if an axis is a field of a role that no combination's model has.
+
+        These are paths such as ``positional.encoder`` and ``model.encoder_layers`` in a decoder-only design.
+        """
         absent = set(ROLES)
         for cell in self.cells.values():
             absent -= set(cell.config.roles)
@@ -298,7 +332,13 @@ class Axes:
                 )
 
     def _merged_over(self, recipe: Written | None) -> ConfigBuilder:
-        """Merge base, baseline, the fields beside the recipe's name and ``--set`` over a recipe."""
+        """Return a builder with the merged values of the recipe, base, baseline, the recipe's fields and ``--set``.
+
+        Later ones override earlier ones. ``recipe`` is its name, or a mapping of ``name`` and fields; None has none.
+
+        Raises:
+            HeadToHeadError: If a name or a field is unknown, or a field is given twice.
+        """
         builder = ConfigBuilder(self.loaded.location("base"))
         recipe_fields: Mapping[str, Any] = {}
         if recipe is not None:
@@ -323,7 +363,8 @@ class Axes:
             location: Location of the content in the file.
 
         Raises:
-            HeadToHeadError: If an axis or a value is invalid, or an axis occurs twice.
+            HeadToHeadError: If the content is no mapping of axes, an axis or a value is invalid, an axis occurs twice
+                or sets a field of another one, or a combination has an unknown field or a wrong type.
         """
         if kind == ZIP:
             block_location = SourceLocation(location.source, location.path[:-1])
@@ -349,7 +390,15 @@ class Axes:
                 self._add({**values, **size})
 
     def _add_product(self, axes: list[Axis], choices: list[list[Values]]) -> None:
-        """Add every combination of the choices of axes, and the sizes as a further axis."""
+        """Add every combination of the choices of axes, with the sizes as a further axis, and the product itself.
+
+        Args:
+            axes: The axes.
+            choices: The values of each axis, in the same order.
+
+        Raises:
+            HeadToHeadError: If a combination has an unknown field or a wrong type.
+        """
         if self.sizes[0]:
             choices = [*choices, self.sizes]
             axes = [*axes, (SIZE_AXIS,)]
@@ -362,9 +411,13 @@ class Axes:
         self.products.append(Product(tuple(axes), keys))
 
     def choices(self, axes: Any, location: SourceLocation) -> list[Values]:
-        """Return the values of an axis, or of axes that change together, with lists of equal length.
+        """Return the values of an axis, or of axes that change together: one mapping for each index of their lists.
 
-        New axes are added to those of the design.
+        New axes are added to those of the design, also if an error follows.
+
+        Args:
+            axes: The list of values of each axis, as written in the file.
+            location: Location of ``axes`` in the file.
 
         Raises:
             HeadToHeadError: If ``axes`` is no mapping or empty, an axis or a value is invalid, ``sizes`` set the field
@@ -405,10 +458,13 @@ class Axes:
         return choices
 
     def _assign_sizes(self) -> None:
-        """Check the fields of ``sizes``, and set those of the first size in the baseline.
+        """Check the fields of ``sizes``, and set those of the first size in ``start``; nothing without ``sizes``.
+
+        Values are validated when a combination is built.
 
         Raises:
-            HeadToHeadError: If two sizes set different fields or are equal, or a field or its value is invalid.
+            HeadToHeadError: If a size is empty, two sizes set different fields or are equal, or a field is no valid
+                axis.
         """
         if not self.sizes[0]:
             return
@@ -439,7 +495,14 @@ class Axes:
         return ", ".join(parts)
 
     def _add(self, values: Values) -> str:
-        """Add a combination and return its key; an equal combination gets the values of the axes that it lacks."""
+        """Add a combination and return its key.
+
+        If an equal combination exists, it stays and gets the values of the axes that it lacks. If they differ in
+        fields of ``train`` that no result depends on, a note is added.
+
+        Raises:
+            HeadToHeadError: If an axis or a value is unknown or has a wrong type.
+        """
         builder, match = self._assigned(values)
         cell = _Cell(builder.build(), match, dict(values))
         key = variant_key(cell.config, match)
@@ -456,7 +519,14 @@ class Axes:
         return key
 
     def _assigned(self, values: Values) -> tuple[ConfigBuilder, Match]:
-        """Return the baseline's configuration and match with the values of a combination."""
+        """Return a copy of the baseline's builder, and the match, with the values of a combination.
+
+        With the axis ``recipe``, base and baseline are merged over that recipe instead. Sections are assigned before
+        their fields.
+
+        Raises:
+            HeadToHeadError: If a name, a field or a match is unknown.
+        """
         builder = self.start.copy()
         if RECIPE_AXIS in values:
             builder = self._merged_over(values[RECIPE_AXIS])
@@ -514,11 +584,14 @@ def _expand_between(
     block: BetweenDesign,
     location: SourceLocation,
 ) -> Design:
-    """Return both configurations, and every change added to the first and taken from the second.
+    """Return the design of ``between``: both configurations, every change added to the first and taken from the second.
+
+    Combinations that cannot run are excluded, with the contrasts that contain them.
 
     Raises:
-        HeadToHeadError: If the configurations are equal or one of them cannot run, if a group of fields is invalid, if
-            ``match`` widens ``model.d_ff`` although it is a change, or if there are too many runs.
+        HeadToHeadError: If the configurations are equal, or one of them is invalid, excluded or cannot run; if a group
+            of fields is invalid; if ``match`` widens ``model.d_ff`` although it is a change; if there are too many
+            runs; if the data cannot be read, or a plugin is faulty.
     """
     file = loaded.file
     start = _end_builder(loaded, block.start, location.child(START))
@@ -549,6 +622,9 @@ def _expand_between(
     variants, excluded = incompatibilities.split(points, required)
     refuse_many_runs(loaded.path, file, len(variants), len(loaded.seeds), loaded.max_runs)
     slugs = {variant.slug for variant in variants}
+    run_contrasts = [
+        contrast for contrast in contrasts if {contrast.variant, contrast.against} <= slugs
+    ]
     return Design(
         axes=axes,
         variants=tuple(variants),
@@ -557,14 +633,15 @@ def _expand_between(
         seeds=loaded.seeds,
         start=start,
         notes=incompatibilities.notes(),
-        changes=tuple(
-            contrast for contrast in contrasts if {contrast.variant, contrast.against} <= slugs
-        ),
+        changes=tuple(run_contrasts),
     )
 
 
 def _refuse_beside_between(loaded: LoadedExperiment) -> None:
-    """Raise a `HeadToHeadError` if the file has another block or a section that ``between`` excludes."""
+    """Raise a `HeadToHeadError` if the file has another block, or a section that cannot stand beside ``between``.
+
+    These are ``sizes``, ``baseline``, ``contrasts`` and ``base.recipe``.
+    """
     file = loaded.file
     if len(file.design) > 1:
         raise loaded.location("design").error(
@@ -572,12 +649,12 @@ def _refuse_beside_between(loaded: LoadedExperiment) -> None:
         )
     if file.sizes:
         raise loaded.location("sizes").error("between has no sizes; use one file per size")
-    excluded = {
+    is_present_at = {
         ("baseline",): bool(file.baseline),
         ("contrasts",): bool(file.contrasts),
         ("base", "recipe"): "recipe" in file.base,
     }
-    for path, is_present in excluded.items():
+    for path, is_present in is_present_at.items():
         if is_present:
             raise loaded.location(*path).error(
                 "a file with between has no baseline, contrasts or base.recipe: its variants are from, to and the "

@@ -25,7 +25,7 @@ from headtohead.planning.compatibility import longest_sequences
 from headtohead.planning.costs import PlannedVariant
 from headtohead.planning.datasets import PreparedDataSets
 from headtohead.planning.lengths import decoding_limit
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import find_masking
 from headtohead.schema.run_config import EntryConfig, RunConfig
 
 MAX_LENGTH = 768
@@ -53,17 +53,23 @@ class MaskEffect(NamedTuple):
 def mark_equal_variants(
     variants: Sequence[PlannedVariant], baseline: str, datasets: PreparedDataSets
 ) -> tuple[PlannedVariant, ...]:
-    """Return the variants with the earlier variant that each is equal to; the baseline counts as the first."""
+    """Return the variants; the record of each that equals an earlier one has ``equal_to`` and ``equal_reason``.
+
+    The baseline counts as the first variant. The variants keep their order, and the arguments are not changed.
+
+    Raises:
+        HeadToHeadError: If a masking scheme is not registered or raises one.
+    """
     longest = {"source": 1, "target": 1}
     for variant in variants:
         for side, tokens in _longest(variant.config, datasets).items():
             longest[side] = max(longest[side], tokens)
     configs = {variant.slug: variant.config for variant in variants}
     identities = {variant.slug: variant.identity for variant in variants}
-    equal = equal_variants(configs, baseline, identities, longest)
+    equality_of = equal_variants(configs, baseline, identities, longest)
     marked = []
     for variant in variants:
-        equality = equal.get(variant.slug)
+        equality = equality_of.get(variant.slug)
         if equality is None:
             marked.append(variant)
             continue
@@ -87,18 +93,25 @@ def equal_variants(
     identities: Mapping[str, Mapping[str, Any]],
     longest: Mapping[str, int],
 ) -> dict[str, Equality]:
-    """Return, by slug, the variants that are equal to an earlier variant.
+    """Return, by slug, the variants that are equal to an earlier variant; variants without an equal one are absent.
+
+    Only variants that agree in everything but masking can be equal.
 
     Args:
         configs: The configuration of each variant after matching, by slug.
         first: Slug of the variant that is considered first, usually the baseline.
-        identities: Canonical identity of each variant, by slug.
-        longest: Maximum sequence length of training and decoding in tokens, by side.
+        identities: The result of `run_identity` for each variant, by slug.
+        longest: Maximum sequence length of training and decoding in tokens, by side, source and target.
+
+    Raises:
+        HeadToHeadError: If a masking scheme is not registered.
     """
     masks = _Masks(longest)
-    equal: dict[str, Equality] = {}
+    equality_of: dict[str, Equality] = {}
+    # The slugs of variants that are not equal to an earlier one, by their identity without masking.
     distinct_by_rest: dict[str, list[str]] = {}
-    for slug in sorted(configs, key=lambda slug: slug != first):
+    first_to_last = sorted(configs, key=lambda slug: slug != first)
+    for slug in first_to_last:
         rest = dict(identities[slug]["config"])
         rest.pop("masking", None)
         key = json.dumps([rest, identities[slug]["data_hash"]], sort_keys=True)
@@ -106,11 +119,11 @@ def equal_variants(
         for earlier in distinct:
             reason = masks.equality(configs[slug], configs[earlier])
             if reason is not None:
-                equal[slug] = Equality(earlier, reason)
+                equality_of[slug] = Equality(earlier, reason)
                 break
         else:
             distinct.append(slug)
-    return equal
+    return equality_of
 
 
 class _Masks:
@@ -121,54 +134,67 @@ class _Masks:
         self.effect = cache(self._effect)
 
     def equality(self, config: RunConfig, earlier: RunConfig) -> str | None:
-        """Return why two variants that differ at most in masking are equal, or None if a difference has an effect."""
-        masks = {role: config.masking.role(role) for role in config.roles}
-        earlier_masks = {role: earlier.masking.role(role) for role in config.roles}
-        differing = [role for role in config.roles if masks[role] != earlier_masks[role]]
+        """Return why two variants that differ at most in masking are equal, or None if they are not known to be.
+
+        None also if sequences are longer than ``MAX_LENGTH``, or a role's masking varies by layer.
+
+        Args:
+            config: The configuration of a variant.
+            earlier: That of an earlier variant, with the same roles.
+        """
+        entry_of = {role: config.entry("masking", role) for role in config.roles}
+        earlier_entry_of = {role: earlier.entry("masking", role) for role in config.roles}
+        differing = [role for role in config.roles if entry_of[role] != earlier_entry_of[role]]
         if not differing:
             return "the two configurations are the same"
         longest = max(self.longest.values())
-        entries = [*masks.values(), *earlier_masks.values()]
+        entries = [*entry_of.values(), *earlier_entry_of.values()]
         if longest > MAX_LENGTH or any(entry.next_layers for entry in entries):
             return None
-        keys = key_sides(config)
+        side_of_keys = key_sides(config)
         for role in differing:
-            mask = masks[role].model_dump_json()
-            earlier_mask = earlier_masks[role].model_dump_json()
-            effect = self.effect(role, keys[role], mask)
-            if effect.digest != self.effect(role, keys[role], earlier_mask).digest:
+            side = side_of_keys[role]
+            effect = self.effect(role, side, entry_of[role].model_dump_json())
+            earlier_effect = self.effect(role, side, earlier_entry_of[role].model_dump_json())
+            if effect.digest != earlier_effect.digest:
                 return None
-            rows = "source" if role == "encoder" else "target"
-            readers = [reader for reader in config.roles if keys[reader] == rows]
-            if self._attend_to_padding(readers, rows, masks):
+            # The rows of padding queries may differ if no non-padding query reads them as keys.
+            query_side = "source" if role == "encoder" else "target"
+            readers = [reader for reader in config.roles if side_of_keys[reader] == query_side]
+            if self._attend_to_padding(readers, query_side, entry_of):
                 return None
-            if self._attend_to_padding(readers, rows, earlier_masks):
+            if self._attend_to_padding(readers, query_side, earlier_entry_of):
                 return None
         parts = [
-            f"masking.{role} '{masks[role].name}' and '{earlier_masks[role].name}'"
+            f"masking.{role} '{entry_of[role].name}' and '{earlier_entry_of[role].name}'"
             for role in differing
         ]
         return EQUAL.format(entries=listed(parts), longest=longest)
 
     def _attend_to_padding(
-        self, roles: Sequence[str], side: str, masks: Mapping[str, EntryConfig]
+        self, roles: Sequence[str], side: str, entry_of: Mapping[str, EntryConfig]
     ) -> bool:
         """Return whether non-padding queries of any of the roles attend to padding of the side of their keys."""
-        effects = [self.effect(role, side, masks[role].model_dump_json()) for role in roles]
+        effects = [self.effect(role, side, entry_of[role].model_dump_json()) for role in roles]
         return any(effect.attends_to_padding for effect in effects)
 
     def _effect(self, role: str, side: str, entry: str) -> MaskEffect:
-        """Return the effect of a masking scheme.
+        """Return the effect of a masking scheme: its masks at every length from 1 to the longest of its keys' side.
+
+        A scheme whose ``mask`` returns None allows all keys. The cost grows with the cube of the length.
 
         Args:
             role: The role of the attention.
             side: The side of its keys, source or target.
             entry: The scheme with its options, as JSON.
+
+        Raises:
+            HeadToHeadError: If the scheme is not registered.
         """
         import torch
 
         chosen = json.loads(entry)
-        masking = current().masking(chosen["name"])
+        masking = find_masking(chosen["name"])
         scheme = masking(masking.Options.model_validate(chosen["options"]))
         row = torch.arange(self.longest["source" if role == "encoder" else "target"])
         column = torch.arange(self.longest[side])

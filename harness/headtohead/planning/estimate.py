@@ -37,7 +37,11 @@ class Speed:
 
 
 def estimate_time(plan: Plan) -> Estimate:
-    """Return the estimated time of the remaining runs of a plan, and of its sweep if that is not finished."""
+    """Return the estimated time of the remaining runs of a plan, and of its sweep if that is not finished.
+
+    The speed is measured from the plan's finished runs; without any, it is a rough number for this machine's cores,
+    also if it has a GPU. The time of runs that are running now is left out.
+    """
     flops = {}
     for slug, variant in plan.by_slug.items():
         flops[slug] = variant.training_flops(plan.prepared[variant.data_hash])
@@ -57,7 +61,15 @@ def estimate_time(plan: Plan) -> Estimate:
 
 
 def _measured_speed(plan: Plan, flops: Mapping[str, float]) -> Speed | None:
-    """Return the median speed of the finished runs; None if the time of none is known."""
+    """Return the speed at which the remaining runs would train, from the median of the finished runs.
+
+    A finished run without a recorded execution, time or FLOPs is left out; None if none is left. All variants get the
+    same number.
+
+    Args:
+        plan: The plan.
+        flops: FLOPs of training a run, by the slug of every variant.
+    """
     speeds = []
     threads = []
     for finished in plan.finished:

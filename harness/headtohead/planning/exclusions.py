@@ -32,7 +32,17 @@ RECIPE = "a recipe cannot be named here; name fields in which it differs"
 
 
 class Incompatibilities:
-    """Checks combinations of a design: first the file's exclusions, then the settings' compatibility."""
+    """Checks combinations of a design: first the file's exclusions, then the settings' compatibility.
+
+    Args:
+        loaded: The experiment file.
+        start: Builds the configuration over which the values of an exclusion are assigned.
+        axes: The axes of the design.
+        datasets: The data of the experiment; None checks contradictions between fields only.
+
+    Raises:
+        HeadToHeadError: If an exclusion of the file is invalid, with its location.
+    """
 
     def __init__(
         self,
@@ -54,14 +64,16 @@ class Incompatibilities:
     def split(
         self, variants: Iterable[Variant], required: Mapping[str, tuple[str, SourceLocation]]
     ) -> tuple[list[Variant], list[ExcludedRecord]]:
-        """Return the variants that run, and the others with their reasons.
+        """Return the variants that run, and the others with their reasons, both in the order of ``variants``.
+
+        Exclusions that match a variant no longer appear in `notes`.
 
         Args:
             variants: All combinations of the design.
             required: By slug, the variants that must run, each with a description and its location in the file.
 
         Raises:
-            HeadToHeadError: If a required variant does not run.
+            HeadToHeadError: If a required variant does not run, the data cannot be read, or a plugin is faulty.
         """
         running: list[Variant] = []
         excluded: list[ExcludedRecord] = []
@@ -119,7 +131,14 @@ class Incompatibilities:
         return tuple(notes)
 
     def condition(self, when: Mapping[str, Any], location: SourceLocation) -> Condition:
-        """Return a predicate that holds for the combinations with these axis values.
+        """Return a predicate that holds for the combinations that have all of these axis values.
+
+        A name of a component or of a dataset holds with any options; a mapping holds with exactly its options and the
+        defaults of the others.
+
+        Args:
+            when: A value by axis; an axis need not be one of the design.
+            location: Location of ``when`` in the file.
 
         Raises:
             HeadToHeadError: If there are no values, one of them is of the axis ``recipe``, or an axis or a value is
@@ -136,10 +155,10 @@ class Incompatibilities:
         return lambda variant: all(holds(variant) for holds in conditions)
 
     def _with_values(self, when: Mapping[str, Any], location: SourceLocation) -> RunConfig:
-        """Return the starting configuration with the values of all axes but the match and the data.
+        """Return the starting configuration with the values of all axes but ``match`` and ``data``.
 
         Raises:
-            HeadToHeadError: If an axis is unknown, or the configuration is invalid.
+            HeadToHeadError: If an axis is neither of the design nor a field of a configuration, or a value is invalid.
         """
         builder = self.start.copy()
         for axis in sorted(when, key=assignment_order):
@@ -155,7 +174,17 @@ class Incompatibilities:
     def _condition(
         self, axis: str, value: Any, config: RunConfig, location: SourceLocation
     ) -> Condition:
-        """Return a predicate for an axis value; ``config`` has the values of all axes."""
+        """Return a predicate that holds for the variants with an axis value.
+
+        Args:
+            axis: The axis.
+            value: The value as written.
+            config: The starting configuration with all values of the condition, for the resolved value.
+            location: Location of the value in the file.
+
+        Raises:
+            HeadToHeadError: If a value of ``match`` or ``data`` is invalid.
+        """
         if axis == MATCH_AXIS:
             match = check_match(value, location)
             return lambda variant: bool(variant.match == match)

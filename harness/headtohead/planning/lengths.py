@@ -34,18 +34,22 @@ def decoding_limit(config: RunConfig, longest_target: int) -> int:
     """Return the maximum number of tokens that autoregressive decoding generates.
 
     It is ``evaluate.max_length`` or, by default, 1.5 times the number of labels of the longest
-    training target (boundary tokens included), at least 4.
+    training target, at least 4.
+
+    Args:
+        config: A resolved configuration.
+        longest_target: Tokens of the longest training target, boundary tokens included.
     """
     labels = int(decoder_input_lengths(config, np.array([longest_target]))[0])
     return config.evaluate.max_length or max(4, labels * 3 // 2)
 
 
 def length_notes(config: RunConfig, data: PreparedData) -> list[str]:
-    """Return notes on test sentences that are longer than the training sentences.
+    """Return notes on test sentences that are longer than the training sentences; empty if there are none.
 
-    A reference that is longer than the decoding limit cannot be matched by any variant, and one as long as the limit is
-    matched by an output without <eos>. If no bucket
-    ends at the longest training source, a bucket mixes lengths that were trained on with longer ones.
+    - References that, with their end, exceed the decoding limit: no output matches them. Checked for greedy decoding of
+      words only; of several references of a sentence, the shortest counts.
+    - With ``data.split: length``, a bucket that mixes lengths that were trained on with longer ones.
     """
     notes = []
     decodes_words = config.data.tokens == "word" and config.data.vocabulary.file is None
@@ -75,17 +79,22 @@ def _longest_source(data: PreparedData, split: Split) -> int:
 
 
 def choose_probes(
-    given: Sequence[str | Probe] | None, data: PreparedData
+    configured: Sequence[str | Probe] | None, data: PreparedData
 ) -> tuple[ProbeSentence, ...]:
-    """Return the configured probe sentences, or by default two test sentences; every variant gets the same."""
-    if given is None:
+    """Return the probe sentences of an experiment: the configured ones or, by default, up to two test sentences.
+
+    Args:
+        configured: The file's ``probes``; a text is a source. None means the default, an empty list no probes.
+        data: The data of the baseline. Probes of a text are cut to the tokens that a model predicts of a block.
+    """
+    if configured is None:
         return tuple(_default_probes(data))
     tokeniser = data.tokenisers["target"]
     probes = []
-    for entry in given:
+    for entry in configured:
         probe = Probe(source=entry) if isinstance(entry, str) else entry
         source, target = data.texts(probe.source, probe.target)
-        if tokeniser.unit.is_text:  # the beginning, as many tokens as a model predicts of a block
+        if tokeniser.unit.is_text:
             source = ""
             target = tokeniser.beginning(str(target), data.record["longest"]["target"] - 1)
         probes.append(ProbeSentence(source=source, target=target))
@@ -93,9 +102,14 @@ def choose_probes(
 
 
 def _default_probes(data: PreparedData) -> list[ProbeSentence]:
-    """Return two test sentences, of the lengths `QUANTILES`; without sources, the beginnings of their targets."""
+    """Return the test sentences whose source lengths are the `QUANTILES`; one if both are the same sentence.
+
+    Without sources, the probes are the beginnings of targets, of at most ``PROBE_TOKENS`` tokens. An empty test set is
+    an `IndexError`; prepared data have none.
+    """
     test = data.splits["test"]
     order = sorted(range(len(test)), key=lambda row: (len(test.source[row]), test.source_text[row]))
+    # A mapping keeps the order and each row once.
     rows = dict.fromkeys(order[int(quantile * (len(order) - 1))] for quantile in QUANTILES)
     if any(len(ids) for ids in test.source):
         return [ProbeSentence(source=test.source_text[row], target=None) for row in rows]

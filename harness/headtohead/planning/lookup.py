@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from headtohead.config.entries import plugins_of
 from headtohead.config.identity import run_hashes
 from headtohead.config.versions import changed_plugins, drift
 from headtohead.planning.costs import PlannedVariant
@@ -50,7 +49,7 @@ class FinishedRun:
 def look_up_runs(
     experiment: str,
     variants: Sequence[PlannedVariant],
-    seeds: Sequence[int],
+    seeds_of: Callable[[str], Sequence[int]],
     existing: ExistingRuns | None,
 ) -> tuple[list[PlannedRun], list[FinishedRun]]:
     """Return the runs of all variants that train, and those of them that are DONE.
@@ -58,8 +57,8 @@ def look_up_runs(
     Args:
         experiment: Name of the experiment.
         variants: The variants; one that equals another by construction has no runs.
-        seeds: The seeds of every variant.
-        existing: Run directories; None ignores all.
+        seeds_of: Returns the seeds of a variant by its slug.
+        existing: Run directories; None ignores all, so that every run is ``MISSING``.
 
     Raises:
         HeadToHeadError: If a run directory is damaged, or has the hash of a run and another configuration.
@@ -69,7 +68,7 @@ def look_up_runs(
     for variant in variants:
         if variant.record.equal_to:
             continue
-        plugins = plugins_of(variant.config)
+        seeds = seeds_of(variant.slug)
         hashes = run_hashes(variant.identity, seeds)
         for seed, run_hash in zip(seeds, hashes, strict=True):
             directory = f"{variant.slug}-s{seed}-{run_hash[:8]}"
@@ -81,7 +80,7 @@ def look_up_runs(
                 directory_found = existing.find(run_hash, experiment, directory)
             if directory_found is not None:
                 refuse_difference(directory_found, variant.identity)
-                run = _with_state(run, directory_found, experiment, plugins)
+                run = _with_state(run, directory_found, experiment, variant.plugins)
                 if run.state == states.DONE:
                     finished.append(_finished(run, directory_found))
             runs.append(run)
@@ -91,7 +90,16 @@ def look_up_runs(
 def _with_state(
     planned: PlannedRun, existing: ExistingRun, experiment: str, plugins: Sequence[Registered]
 ) -> PlannedRun:
-    """Return a planned run with the state of an existing run; of other experiments, only runs with the same code."""
+    """Return a copy of a planned run with the state of an existing run of the same hash.
+
+    A run of another experiment is reused, unless its plugins have changed since: then ``planned`` itself is returned.
+
+    Args:
+        planned: The run without a state.
+        existing: The directory that was found.
+        experiment: Name of the planned experiment.
+        plugins: The plugin entries that the configuration uses now.
+    """
     is_reused = existing.experiment != experiment
     record, status = existing.record, existing.status
     changed = changed_plugins(record.sources, plugins)

@@ -30,13 +30,22 @@ WIDENED = (
 def match_variants(
     loaded: LoadedExperiment, variants: Sequence[Variant], axes: Sequence[str], costs: Costs
 ) -> tuple[tuple[Variant, ...], list[str]]:
-    """Widen every variant with ``match`` to within 1 % of the largest that it is compared with.
+    """Return the variants, ``d_ff`` widened so that those with the same ``match`` have about the largest count.
+
+    Only variants of the same data and size are matched. A count that is not reached within 1 %, such as by the maximum
+    of ``d_ff``, is a note and no error. ``d_ff`` is never reduced.
+
+    Args:
+        loaded: The experiment file, for the location of an error.
+        variants: The variants, which are not changed.
+        axes: The axes of the design.
+        costs: Counts models.
 
     Returns:
         The variants, those that are compared with each other side by side, and notes on the result.
 
     Raises:
-        HeadToHeadError: If ``model.d_ff`` is an axis of the design, too.
+        HeadToHeadError: If ``model.d_ff`` is an axis of the design, too, or the code of a plugin raises an error.
     """
     for variant in variants:
         if variant.match != "none" and "model.d_ff" in axes:
@@ -57,25 +66,32 @@ def match_variants(
 
 
 def _match_group(variants: Sequence[Variant], costs: Costs) -> tuple[list[Variant], list[str]]:
-    """Widen the variants of one data set and size; return them and notes."""
-    largest: dict[Match, tuple[float, str]] = {}
+    """Return the variants of one data set and size in their order, widened, and notes on the result.
+
+    Variants with ``match: none`` are returned unchanged. There is a note for each variant whose count is not reached,
+    and one for each kind of match that widened a variant.
+    """
+    # The largest count of each kind of match, and the slug of the variant that has it.
+    largest_of: dict[Match, tuple[float, str]] = {}
     for variant in variants:
         if variant.match != "none":
             size = (_measure(variant.config, variant.match, costs), variant.slug)
-            largest[variant.match] = max(size, largest.get(variant.match, size))
+            largest_of[variant.match] = max(size, largest_of.get(variant.match, size))
     matched: list[Variant] = []
     notes: list[str] = []
-    factors: dict[Match, list[float]] = {}
+    # The ratio of the new d_ff to the old one, of each variant that was widened.
+    factors_of: dict[Match, list[float]] = {}
     for variant in variants:
         match = variant.match
         if match == "none":
             matched.append(variant)
             continue
-        target, _ = largest[match]
+        target, _ = largest_of[match]
         config = _widened(variant.config, match, target, costs)
         reached = _measure(config, match, costs)
         if config.model.d_ff > variant.config.model.d_ff:
-            factors.setdefault(match, []).append(config.model.d_ff / variant.config.model.d_ff)
+            factor = config.model.d_ff / variant.config.model.d_ff
+            factors_of.setdefault(match, []).append(factor)
         if abs(reached - target) > TOLERANCE * target:
             notes.append(
                 NOT_REACHED.format(
@@ -87,13 +103,13 @@ def _match_group(variants: Sequence[Variant], costs: Costs) -> tuple[list[Varian
                 )
             )
         matched.append(replace(variant, config=config))
-    for match in sorted(factors):
-        target, largest_slug = largest[match]
+    for match, factors in sorted(factors_of.items()):
+        target, largest_slug = largest_of[match]
         notes.append(
             WIDENED.format(
                 match=match,
-                variants=counted(len(factors[match]), "variant"),
-                percent=100 * (max(factors[match]) - 1),
+                variants=counted(len(factors), "variant"),
+                percent=100 * (max(factors) - 1),
                 target=target,
                 unit=UNITS[match],
                 largest=largest_slug,
@@ -103,7 +119,10 @@ def _match_group(variants: Sequence[Variant], costs: Costs) -> tuple[list[Varian
 
 
 def _widened(config: RunConfig, match: Match, target: float, costs: Costs) -> RunConfig:
-    """Return a configuration with the ``d_ff`` at which its count is nearest to the target, and no smaller one."""
+    """Return a configuration with the ``d_ff`` at which its count is nearest to the target, and no smaller one.
+
+    It is at most ``MAX_D_FF``. A count that does not depend on ``d_ff`` is a `ZeroDivisionError`.
+    """
     d_ff = config.model.d_ff
     count = _measure(config, match, costs)
     wider = changed(config, model={"d_ff": d_ff + 1})
@@ -113,7 +132,7 @@ def _widened(config: RunConfig, match: Match, target: float, costs: Costs) -> Ru
 
 
 def _measure(config: RunConfig, match: Match, costs: Costs) -> float:
-    """Return the count that is to be matched."""
+    """Return the count of a configuration's model that ``match``, which is not ``none``, makes equal."""
     counts = costs.counts(config)
     if match == "parameters":
         return float(counts.non_embedding)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.source_location import SourceLocation
-from headtohead.data.metrics import DERIVED, task_metrics
+from headtohead.data.metrics import DERIVED, KNOWN, find_metric, task_metrics
 from headtohead.errors import nearest
 from headtohead.schema.metric import measured, of_heads
 from headtohead.schema.run_config import RunConfig
-from headtohead.storage.experiment import ReportedMetrics
-from headtohead.storage.metrics import find
+from headtohead.storage.experiment import MetricRecord, ReportedMetrics
 
 
 def check_metric(
@@ -20,7 +21,7 @@ def check_metric(
     of_heads_too: bool = False,
     directed: bool = False,
 ) -> None:
-    """Check that the runs of a configuration measure a metric; None is valid.
+    """Raise unless the runs of a configuration measure a metric; None as the name is valid.
 
     Args:
         name: The metric, such as ``test/exact_match``.
@@ -30,7 +31,8 @@ def check_metric(
         directed: Whether the metric must be better high or better low.
 
     Raises:
-        HeadToHeadError: If it is not, with the nearest name.
+        HeadToHeadError: If the runs do not measure it, with the nearest name; if it must have a direction and has none;
+            or if the dataset is unknown or declares a metric with a reserved name.
     """
     if name is None:
         return
@@ -44,7 +46,7 @@ def check_metric(
         names += of_heads(task, config.roles)
     if name not in names:
         raise location.error(f"unknown metric '{name}'{nearest(name, names)}")
-    metric = find(name)
+    metric = find_metric(name)
     if directed and (metric is None or metric.higher_is_better is None):
         raise location.error(
             f"'{name}' is neither better high nor better low; list it in metrics.report"
@@ -52,7 +54,15 @@ def check_metric(
 
 
 def reported_metrics(loaded: LoadedExperiment, config: RunConfig) -> ReportedMetrics:
-    """Return the metrics of the report, checked; the defaults are those of the dataset of ``config``."""
+    """Return the metrics of the report, checked; the defaults are those of the dataset of ``config``.
+
+    The default primary metric is the first of the dataset; by default the report has ``valid/loss`` and the others.
+    Margins by metric are checked too.
+
+    Raises:
+        HeadToHeadError: With the location in the file, if runs do not measure a metric, or the primary metric is
+            neither better high nor better low.
+    """
     metrics = loaded.file.metrics
     location = loaded.location("metrics")
     first, *others = task_metrics(config.data.dataset)
@@ -67,3 +77,17 @@ def reported_metrics(loaded: LoadedExperiment, config: RunConfig) -> ReportedMet
         for name in loaded.file.margin:
             check_metric(name, config, loaded.location("margin", name))
     return ReportedMetrics(primary=primary, report=report)
+
+
+def declared_metrics(datasets: Iterable[str]) -> dict[str, MetricRecord]:
+    """Return the records of the metrics that only these datasets have, by name.
+
+    Raises:
+        HeadToHeadError: If a dataset is unknown or declares a metric with a reserved name.
+    """
+    declared = {}
+    for dataset in sorted(set(datasets)):
+        for metric in task_metrics(dataset):
+            if metric.name not in KNOWN:
+                declared[metric.name] = MetricRecord.of(metric)
+    return declared

@@ -66,6 +66,7 @@ def _stale_runs(plan: Plan) -> Iterator[str]:
 
 
 def _several_data_sets(plan: Plan) -> Iterator[str]:
+    """Yield a note if the variants have several data sets, with the fields of ``data`` in which these differ."""
     number = len({variant.data_hash for variant in plan.variants})
     if number == 1:
         return
@@ -82,6 +83,7 @@ def _several_data_sets(plan: Plan) -> Iterator[str]:
 
 
 def _no_baseline(plan: Plan) -> Iterator[str]:
+    """Yield a note on the variants whose baseline, that of their data and size, is excluded."""
     lost = [slug for slug in plan.by_slug if plan.design.baseline_of(slug) is None]
     if not lost:
         return

@@ -11,7 +11,7 @@ from headtohead.planning.costs import PlannedVariant
 from headtohead.planning.estimate import estimate_time
 from headtohead.planning.lookup import PlannedRun
 from headtohead.planning.notes import notes_of
-from headtohead.planning.plan import Plan, Tuning
+from headtohead.planning.plan import Plan, Stage, Tuning
 from headtohead.planning.powers import powers_of
 from headtohead.planning.schedule import warmup_steps
 from headtohead.planning.stacking import local_stacks
@@ -50,7 +50,10 @@ class Overview:
 
 
 def overview(plan: Plan) -> Overview:
-    """Return the runs of a plan, their states, the excluded combinations with reasons, and the costs."""
+    """Return the summary of a plan: runs and their states, costs, excluded combinations, notes and power.
+
+    Stacks and time are estimated for this machine. Nothing is written.
+    """
     sections = {
         "changes": list(_changes(plan)),
         "same by construction, trained once": _equal(plan),
@@ -120,7 +123,10 @@ def _leaks(plan: Plan) -> Iterator[str]:
 
 
 def _lines(plan: Plan) -> Iterator[str]:
-    """Yield the facts of the plan as a whole: project, data, tuning, looks, runs, steps and time."""
+    """Yield the lines about the plan as a whole: project, data, tuning, looks, runs, steps and time.
+
+    Tuning and looks have lines only if the plan has them, the time only if runs remain, also of the sweep.
+    """
     runs_root = plan.runs_root.resolve()
     yield f"project: {runs_root.parent} (runs in {runs_root})"
     yield _data_line(plan)
@@ -160,11 +166,20 @@ def _numbers(numbers: Iterable[int], separator: str) -> str:
     return separator.join(f"{number:,}" for number in numbers)
 
 
+MORE_RUNS = {
+    Stage.VALUES: "more values if the best one may be outside, more seeds if no parabola holds",
+    Stage.FURTHER_VALUES: "more values if the best one may be outside, more seeds if no parabola holds",
+    Stage.FURTHER_SEEDS: "the last ones of the tuning",
+}
+"""Whether further tuning runs may follow those of a stage."""
+
+
 def _tuning_lines(tuning: Tuning) -> Iterator[str]:
     """Yield a line about the sweep, and another one if its settings are too coarse to find the best one.
 
     The first line has the settings that the sweep tries for every variant, and the progress of the sweep. Further
-    settings that only some variants try, beyond a best value at the edge, are left out.
+    settings that only some variants try, beyond a best value at the edge, are left out. The sweep has at least one
+    variant.
     """
     first, *others = tuning.settings.values()
     names = []
@@ -176,10 +191,10 @@ def _tuning_lines(tuning: Tuning) -> Iterator[str]:
         f"tune: every variant with {'; '.join(names)}; {seeds} each, {len(tuning.plan.runs)} runs: "
         f"{_tuning_progress(tuning)}"
     )
-    if tuning.coarse:
+    if tuning.weaknesses:
         yield (
-            f"tune may miss the best setting: {tuning.coarse}; 4 values (or auto), tune_seeds: 2 and no tune_epochs "
-            "are enough"
+            f"tune may miss the best setting: {tuning.weaknesses}; 4 values (or auto), tune_seeds: 2 and no "
+            "tune_epochs are enough"
         )
 
 
@@ -190,7 +205,8 @@ def _tuning_progress(tuning: Tuning) -> str:
     if tuning.is_chosen:
         number = counted(len(tuning.without_result), "run")
         return f"{number} missing, chosen by the losses of the last plan; h2h run trains the missing runs first"
-    return f"{counted(len(tuning.plan.remaining), 'run')} remaining, more if a best value is at the edge"
+    remaining = counted(len(tuning.plan.remaining), "run")
+    return f"{remaining} remaining, {MORE_RUNS[tuning.stage]}"
 
 
 def _run_states(plan: Plan) -> str:
@@ -205,7 +221,10 @@ def _run_states(plan: Plan) -> str:
 
 
 def _remaining(plan: Plan) -> str:
-    """Return how many runs the next call trains, or why it trains none."""
+    """Return how many runs the next call trains and in how many stacks, or why it trains none.
+
+    Before the tuning has chosen the settings, the number is not known.
+    """
     if plan.tuning is not None and not plan.tuning.is_chosen:
         return "the tuning chooses their settings"
     if plan.remaining:
@@ -240,7 +259,10 @@ def _time_line(plan: Plan) -> str:
 
 
 def _tuned(plan: Plan) -> Iterator[str]:
-    """Yield each variant's chosen setting, and the loss of every setting."""
+    """Yield a line for each variant: its chosen setting, the rule that chose it, and the loss of every setting.
+
+    There is none without a choice.
+    """
     if plan.tuning is None:
         return
     for slug, tuned in plan.tuning.variants.items():
@@ -248,8 +270,9 @@ def _tuned(plan: Plan) -> Iterator[str]:
         for setting, trial in zip(plan.tuning.settings[slug], tuned.tried, strict=True):
             loss = "diverged" if trial.mean is None else f"{trial.mean:.4g}"
             losses.append(f"{setting.name}: {loss}")
-        edge = "; the best value is at the edge of the sweep" if tuned.at_the_edge else ""
-        yield f"{slug}: {plan.tuning.chosen(slug).name} ({', '.join(losses)}{edge})"
+        edge = "; the best value may be outside the sweep" if tuned.at_the_edge else ""
+        name = plan.tuning.chosen(slug).name
+        yield f"{slug}: {name}, {tuned.how} ({', '.join(losses)}{edge})"
 
 
 def _pitfalls(plan: Plan) -> Iterator[str]:
@@ -265,14 +288,17 @@ def _pitfalls(plan: Plan) -> Iterator[str]:
 
 
 def _ends(numbers: Iterable[int]) -> str:
-    """Return the smallest and the largest number, once if they are equal."""
+    """Return the smallest and the largest number as text, once if they are equal; without numbers, `IndexError`."""
     ordered = sorted(numbers)
     ends = dict.fromkeys((ordered[0], ordered[-1]))
     return _numbers(ends, " to ")
 
 
 def _row(plan: Plan, variant: PlannedVariant) -> tuple[str, ...]:
-    """Return the cells of a variant, in the order of `COLUMNS`."""
+    """Return the texts of a variant's cells, in the order of `COLUMNS`.
+
+    A widened ``d_ff`` has the asked one before it. The path is one word if all roles have the same.
+    """
     record = variant.record
     counts = record.counts
     name = variant.slug

@@ -10,9 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from headtohead.config.entries import entries_of
+from headtohead.config.entries import names_built_in_only
 from headtohead.model.quirks import key_sides, quirks_of
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import (
+    find_attention,
+    find_dataset,
+    find_masking,
+    find_positional,
+)
 from headtohead.schema.run_config import NOTHING_HELD_OUT, RunConfig
 from headtohead.storage.experiment import Pitfall
 
@@ -39,9 +44,15 @@ def pitfall(name: str, consequence: str) -> Callable[[FindField], PitfallRule]:
 
 
 def find_pitfalls(config: RunConfig, leak: float | None = None) -> tuple[Pitfall, ...]:
-    """Return the pitfalls of a resolved configuration, in the order of its sections.
+    """Return the pitfalls of a resolved configuration, in the order of its sections; empty without any.
 
-    A split is no pitfall if ``leak``, the leak of the prepared data, is 0; None if it is not measured.
+    Args:
+        config: A resolved configuration.
+        leak: Fraction of the test set that is in the training set; None if it is not measured. With 0, a split is no
+            pitfall.
+
+    Raises:
+        HeadToHeadError: If an attention style, a masking, an encoding, a quirk or the dataset is not registered.
     """
     return (
         *_pitfalls_of_rules(RULES_BEFORE_ATTENTION, config, leak),
@@ -67,9 +78,9 @@ def _pitfalls_of_styles(config: RunConfig) -> list[Pitfall]:
     """Return the pitfalls that the attention styles of a configuration declare, by role."""
     pitfalls = []
     for role in config.roles:
-        names = dict.fromkeys(entry.name for entry in config.attention.role(role).pattern)
+        names = dict.fromkeys(entry.name for entry in config.pattern("attention", role))
         for name in names:
-            for pitfall_name, consequence in current().attention(name).pitfalls.items():
+            for pitfall_name, consequence in find_attention(name).pitfalls.items():
                 pitfalls.append(Pitfall(pitfall_name, f"attention.{role}", consequence))
     return pitfalls
 
@@ -138,7 +149,7 @@ def _no_boundary_tokens(config: RunConfig, leak: float | None) -> str | None:
 
 def _default(config: RunConfig, section: str, field: str) -> object:
     """Return the default that the dataset sets for a field; None if it sets none."""
-    return current().dataset(config.data.dataset).defaults.get(section, {}).get(field)
+    return find_dataset(config.data.dataset).defaults.get(section, {}).get(field)
 
 
 @pitfall(
@@ -166,6 +177,10 @@ def _future_not_masked(config: RunConfig, leak: float | None) -> str | None:
     "padding is attended to, so a sentence's result depends on the other sentences of its batch",
 )
 def _padding_not_masked(config: RunConfig, leak: float | None) -> str | None:
+    """Return the maskings of encoder and cross-attention that do not hide padding, or None.
+
+    None also if batches have one sentence, or if only cross-attention to the decoder's own tokens is concerned.
+    """
     if config.train.batch_size == 1:
         return None
     roles = []
@@ -258,14 +273,13 @@ RULES = (*RULES_BEFORE_ATTENTION, *RULES_OF_MASKS, *RULES_AFTER_QUIRKS)
 def padding_has_no_effect(config: RunConfig) -> bool:
     """Return whether a sentence has the same scores in a padded batch and alone, because its masks hide all padding.
 
-    False for entries of plugins, whose declarations nothing has verified, and for positions by batch row.
+    False if an entry is not built in or not registered, because nothing has verified its declarations, and for
+    positions by batch row.
     """
     if _roles_by_row(config):
         return False
-    for family, entry in entries_of(config):
-        is_known = entry.name in current().entries[family]
-        if not is_known or not current().find(family, entry.name).is_built_in:
-            return False
+    if not names_built_in_only(config):
+        return False
     for role in config.roles:
         if not _lacks(config, role, "hides-padding"):
             continue
@@ -289,12 +303,19 @@ def is_order_invariant(config: RunConfig) -> bool:
 
 
 def _depends_on_order(config: RunConfig, role: str) -> bool:
-    """Return whether the attention of a role can depend on the order of its keys."""
-    for entry in config.positional.role(role).pattern:
-        if "order-invariant" not in current().positional(entry.name).properties:
+    """Return whether the attention of a role can depend on the order of its keys.
+
+    It does if an encoding or a style depends on positions, or a mask hides some keys that are no padding. Masks with
+    unknown properties count as depending on order.
+
+    Raises:
+        HeadToHeadError: If an entry of the role is not registered.
+    """
+    for entry in config.pattern("positional", role):
+        if "order-invariant" not in find_positional(entry.name).properties:
             return True
-    for entry in config.attention.role(role).pattern:
-        if current().attention(entry.name).depends_on_order(entry.options):
+    for entry in config.pattern("attention", role):
+        if find_attention(entry.name).depends_on_order(entry.options):
             return True
     for properties in _mask_properties(config, role):
         if properties is None or "hides-future" in properties:
@@ -307,8 +328,8 @@ def _roles_by_row(config: RunConfig) -> list[str]:
     roles = []
     for role in config.roles:
         if role != "cross":
-            entries = config.positional.role(role).pattern
-            if any(current().positional(entry.name).by_row for entry in entries):
+            entries = config.pattern("positional", role)
+            if any(find_positional(entry.name).by_row for entry in entries):
                 roles.append(role)
     return roles
 
@@ -322,7 +343,7 @@ def _lacks(config: RunConfig, role: str, hiding: str) -> bool:
 def _mask_properties(config: RunConfig, role: str) -> list[frozenset[str] | None]:
     """Return the declared properties of a role's maskings by layer of the pattern; None where they are unknown."""
     properties = []
-    for entry in config.masking.role(role).pattern:
-        masking = current().masking(entry.name)(entry.options)
+    for entry in config.pattern("masking", role):
+        masking = find_masking(entry.name)(entry.options)
         properties.append(masking.role_properties(role))
     return properties

@@ -4,93 +4,84 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
-from pydantic import ValidationError
-
-from headtohead.config.labels import Scalar, text
+from headtohead.config.labels import text
 from headtohead.config.loading import LoadedExperiment
 from headtohead.data import PreparedData
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.planning.costs import PlannedVariant
 from headtohead.planning.design import Design
 from headtohead.planning.lookup import FinishedRun, PlannedRun
-from headtohead.planning.metrics import reported_metrics
-from headtohead.schema.run_config import ModelConfig, RunConfig, TrainConfig, changed
+from headtohead.planning.metrics import declared_metrics, reported_metrics
+from headtohead.planning.tuning.settings import TuningSetting
+from headtohead.planning.tuning.sweep import swept_slug
 from headtohead.storage import states
 from headtohead.storage.contrasts import ContrastRecord
-from headtohead.storage.experiment import (
-    ProbeSentence,
-    ReportedMetrics,
-    TunedVariant,
-    TuningRecord,
-)
+from headtohead.storage.experiment import ProbeSentence, ReportedMetrics
+from headtohead.storage.tuning import TUNING_METRIC, TunedVariant, TuningRecord
 from headtohead_judge.looks import Looks
-
-TUNING_METRIC = "valid/loss"
-"""Metric that chooses a setting; lower is better."""
 
 ENOUGH_VALUES = 4
 """Number of values of a field from which a sweep is not called coarse."""
 
 
-@dataclass(frozen=True)
-class TuningSetting:
-    """A setting of the sweep: its value by field, and the fields to change by section."""
+class Stage(StrEnum):
+    """What tuning runs are for."""
 
-    values: Mapping[str, Scalar]
-    changes: Mapping[str, Mapping[str, Any]]
+    VALUES = "values"
+    """Each variant with each setting of the file."""
 
-    @property
-    def name(self) -> str:
-        """The setting as a short label."""
-        return ", ".join(f"{_last(path)} {text(value)}" for path, value in self.values.items())
+    FURTHER_VALUES = "further values"
+    """Values beyond those of the file, because the best one may be outside."""
 
-    @property
-    def slug(self) -> str:
-        """The setting as part of a slug."""
-        return "-".join(f"{_last(path)}-{text(value)}" for path, value in self.values.items())
-
-    @property
-    def is_valid(self) -> bool:
-        """Whether the fields can have these values."""
-        try:
-            ModelConfig.model_validate(self.changes.get("model", {}))
-            TrainConfig.model_validate(self.changes.get("train", {}))
-        except ValidationError:
-            return False
-        return True
-
-    def apply(self, config: RunConfig) -> RunConfig:
-        """Return the configuration with this setting."""
-        return changed(config, **self.changes)
-
-
-def _last(path: str) -> str:
-    return path.rpartition(".")[2]
+    FURTHER_SEEDS = "further seeds"
+    """Further seeds of the two best settings of a variant."""
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """The sweep of ``tune``: its settings by variant, its plan, and the choices once every setting has a trial."""
+    """The sweep of ``tune``: its settings by variant, its plan, and the choices once every setting has its results.
 
+    Attributes:
+        listed: The settings of the experiment file.
+        settings: The settings by variant, with further ones beyond those of the file.
+        plan: The plan of the sweep.
+        variants: The chosen setting of each variant; empty before all are chosen.
+        epochs: Epochs of the tuning runs if they have another length than those of the experiment.
+    """
+
+    listed: tuple[TuningSetting, ...]
     settings: Mapping[str, tuple[TuningSetting, ...]]
     plan: Plan
     variants: Mapping[str, TunedVariant]
     epochs: float | None = None
-    """Epochs of the sweep if ``tune_epochs`` sets them."""
 
     @property
     def fields(self) -> tuple[str, ...]:
         """The fields that the sweep sets, which are the same for all variants."""
-        settings = next(iter(self.settings.values()))
-        return tuple(settings[0].values)
+        return tuple(self.listed[0].values)
+
+    @property
+    def stage(self) -> Stage:
+        """What the tuning runs without a result are for; several stages count as the first of them."""
+        listed = set[str]()
+        for slug in self.settings:
+            listed.update(swept_slug(slug, setting) for setting in self.listed)
+        of_sweep = [run for run in self.without_result if run.seed in self.plan.design.seeds]
+        if any(run.variant in listed for run in of_sweep):
+            return Stage.VALUES
+        return Stage.FURTHER_VALUES if of_sweep else Stage.FURTHER_SEEDS
 
     @property
     def coarse(self) -> str:
-        """Why the sweep may miss the best setting; empty with four values, two seeds and full length."""
+        """Why the sweep may miss the best setting, as a list of reasons; empty with enough values.
+
+        Enough are four values of a field with fractional values. Fields of whole numbers, texts or booleans may have
+        fewer values.
+        """
         reasons = []
         for path in self.fields:
             values_by_variant = []
@@ -101,6 +92,12 @@ class Tuning:
             if numbers[0] < ENOUGH_VALUES and is_continuous:
                 ends = dict.fromkeys([numbers[0], numbers[-1]])
                 reasons.append(f"{' to '.join(map(str, ends))} values of {path}")
+        return ", ".join(reasons)
+
+    @property
+    def weaknesses(self) -> str:
+        """Everything that may make the sweep miss the best setting, with a single seed and another length of runs."""
+        reasons = [self.coarse] if self.coarse else []
         if len(self.plan.design.seeds) == 1:
             reasons.append("1 seed")
         if self.epochs is not None:
@@ -123,15 +120,17 @@ class Tuning:
         return self.is_chosen and not self.without_result
 
     def chosen(self, slug: str) -> TuningSetting:
-        """Return the best setting of a variant.
+        """Return the chosen setting of a variant, which can be between the settings of the sweep.
 
         Raises:
             KeyError: If no setting of the variant is chosen; see ``is_chosen``.
         """
+        values = self.variants[slug].chosen
         for setting in self.settings[slug]:
-            if setting.values == self.variants[slug].chosen:
+            if setting.values == values:
                 return setting
-        raise KeyError(slug)
+        (path,) = self.fields  # only a single number has a value between those of the sweep
+        return self.settings[slug][0].with_value(path, float(str(values[path])))
 
     def apply(self, design: Design) -> Design:
         """Return the design with the chosen settings; unchanged before they are chosen."""
@@ -211,7 +210,9 @@ class Plan:
     @cached_property
     def metrics(self) -> ReportedMetrics:
         """The metrics of the report."""
-        return reported_metrics(self.loaded, self.by_slug[self.design.baseline].config)
+        reported = reported_metrics(self.loaded, self.by_slug[self.design.baseline].config)
+        datasets = [variant.config.data.dataset for variant in self.variants]
+        return reported.model_copy(update={"declared": declared_metrics(datasets)})
 
     @cached_property
     def _by_variant(self) -> Mapping[str, list[PlannedRun]]:
@@ -221,11 +222,17 @@ class Plan:
         return runs
 
     def runs_of(self, slug: str) -> list[PlannedRun]:
-        """Return the runs of a variant, or those of the variant that it is equal to."""
+        """Return the runs of a variant, or those of the variant that it is equal to; of another slug, `KeyError`."""
         return self._by_variant[self.by_slug[slug].record.equal_to or slug]
 
     def limited_to(self, names: Sequence[str]) -> Plan:
-        """Return the plan with only these variants to train, or unchanged without names.
+        """Return a plan of which only these variants train; without names, this plan.
+
+        All runs stay in the plan; `selected` and `remaining` have those of these variants. A variant that equals
+        another one by construction stands for that one, whose runs it has.
+
+        Args:
+            names: Slugs of variants.
 
         Raises:
             HeadToHeadError: For a name that is no variant's slug, with the nearest slug, and for an excluded variant.

@@ -6,6 +6,7 @@ Planning writes only to the cache of prepared data. Stacks are arranged when the
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,17 +20,21 @@ from headtohead.planning.equality import mark_equal_variants
 from headtohead.planning.lengths import choose_probes
 from headtohead.planning.lookup import look_up_runs
 from headtohead.planning.matching import match_variants
+from headtohead.planning.metrics import reported_metrics
 from headtohead.planning.plan import Plan, Tuning
-from headtohead.planning.tuning import (
-    MAX_WIDENINGS,
-    recorded_trials,
-    settings_of,
-    sweep,
+from headtohead.planning.tuning.settings import TuningSetting, settings_of
+from headtohead.planning.tuning.sweep import has_other_length, sweep
+from headtohead.planning.tuning.trials import (
+    choices_of,
+    further_seeds_for,
+    recorded_tuning,
+    tried_settings,
     tuned_variants,
-    widened,
 )
+from headtohead.planning.tuning.widening import MAX_WIDENINGS, widened
 from headtohead.storage.existing import ExistingRuns
 from headtohead.storage.experiment import ExperimentDirectory
+from headtohead.storage.tuning import TrialRecord, TuningRecord
 from headtohead_judge.looks import Looks
 
 log = logging.getLogger(__name__)
@@ -51,6 +56,9 @@ def make_plan(
         cache: Folder of prepared data; default: H2H_CACHE or ~/.cache/headtohead.
         fresh: Ignore existing runs.
         look: With sequential seeds, the number of seeds of the planned look; default: the look that the study is at.
+
+    Raises:
+        HeadToHeadError: As `Planner` and `Planner.plan`, and if the runs folder cannot be read.
     """
     existing = None if fresh else ExistingRuns(runs_root)
     return Planner(loaded, runs_root, cache).plan(existing, look)
@@ -59,7 +67,8 @@ def make_plan(
 class Planner:
     """Plans an experiment file, also several times while its runs change.
 
-    The design, prepared data and the costs of configurations do not depend on runs; they are computed once.
+    The design, prepared data and the costs of configurations do not depend on runs; they are computed once. Data are
+    prepared, and written to the cache, at construction.
 
     Args:
         loaded: The experiment file.
@@ -88,10 +97,11 @@ class Planner:
         Args:
             existing: The runs that the plan may use; None ignores all.
             look: With sequential seeds, the number of seeds of the planned look; default: the look that the study
-                is at.
+                is at. Ignored with a fixed number of seeds.
 
         Raises:
-            HeadToHeadError: If a model does not fit into memory, or the runs folder cannot be read.
+            HeadToHeadError: If a model does not fit into memory, a field of ``match`` or ``tune`` is invalid, the code
+                of a plugin raises an error, or a run directory is damaged.
         """
         design = self.design
         looks = None
@@ -123,21 +133,59 @@ class Planner:
         return looks.next(len(recorded) - 1) or looks.seeds[-1]
 
     def _tune(self, design: Design, existing: ExistingRuns | None) -> Tuning:
-        """Plan the sweep, with further values beyond best values at its edge as far as these have results."""
-        trials = {} if existing is None else recorded_trials(self.runs_root / self.loaded.name)
+        """Plan the sweep as far as its results lead, and choose the settings if every variant has a choice.
+
+        Where all settings of a variant have results and the best value may be outside, a further value is added and
+        the sweep is planned again, at most ``MAX_WIDENINGS`` times; then further seeds, where no parabola holds.
+        `Tuning.variants` is empty as long as a variant has no choice.
+
+        Raises:
+            HeadToHeadError: If a field of ``tune`` is invalid, or as `_pass_through`.
+        """
+        epochs = self.loaded.file.tune_epochs
+        if not has_other_length(design, epochs):
+            epochs = None
+        recorded = None
+        if existing is not None:
+            recorded = recorded_tuning(self.runs_root / self.loaded.name)
+        num_seeds = self.loaded.file.tune_seeds
         listed = settings_of(self.loaded, design)
         settings = {variant.slug: listed for variant in design.variants}
-        for widening in range(MAX_WIDENINGS + 1):
-            sweep_loaded, sweep_design = sweep(self.loaded, design, settings)
-            plan = self._pass_through(sweep_loaded, sweep_design, existing)
-            tuned = tuned_variants(design, settings, plan, trials)
-            wider = {slug: widened(tried, tuned.get(slug)) for slug, tried in settings.items()}
-            if wider == settings or widening == MAX_WIDENINGS:
+        further: set[str] = set()
+        widenings = 0
+        while True:
+            plan, tried = self._sweep(design, settings, further, existing, recorded)
+            choices = choices_of(tried, num_seeds)
+            wider = dict(settings)
+            for slug, trials in tried.items():
+                wider[slug] = widened(settings[slug], trials, choices[slug])
+            if wider != settings and widenings < MAX_WIDENINGS:
+                settings = wider
+                widenings += 1
+                continue
+            candidates = further_seeds_for(settings, choices)
+            if candidates <= further:
                 break
-            settings = wider
-        are_chosen = len(tuned) == len(settings)
-        chosen = tuned if are_chosen else {}
-        return Tuning(settings, plan, chosen, self.loaded.file.tune_epochs)
+            further |= candidates
+        variants = {}
+        if len(tried) == len(settings):
+            variants = tuned_variants(tried, num_seeds, recorded)
+        return Tuning(listed, settings, plan, variants, epochs)
+
+    def _sweep(
+        self,
+        design: Design,
+        settings: Mapping[str, tuple[TuningSetting, ...]],
+        further: Collection[str],
+        existing: ExistingRuns | None,
+        recorded: TuningRecord | None,
+    ) -> tuple[Plan, dict[str, tuple[TrialRecord, ...]]]:
+        """Return the plan of the sweep of these settings, and the results of the variants that have all of them."""
+        plan = self._pass_through(*sweep(self.loaded, design, settings, further), existing)
+        baseline = design.variant(design.baseline).config
+        metrics = reported_metrics(self.loaded, baseline)
+        names = (metrics.primary, *metrics.report)
+        return plan, tried_settings(design, settings, plan, recorded, names)
 
     def _pass_through(
         self,
@@ -147,7 +195,21 @@ class Planner:
         looks: Looks | None = None,
         tuning: Tuning | None = None,
     ) -> Plan:
-        """Return the plan of an expanded design, that of the experiment or of its sweep."""
+        """Return the plan of an expanded design, that of the experiment or of its sweep.
+
+        The passes are: refuse oversized models, match, cost, mark equal variants, look up runs.
+
+        Args:
+            loaded: The experiment file, or that of the sweep.
+            design: The expanded design; the design of the plan has the matched variants.
+            existing: The runs that the plan may use; None ignores all.
+            looks: The looks of sequential seeds.
+            tuning: The sweep; None for the sweep itself.
+
+        Raises:
+            HeadToHeadError: If a model does not fit into memory, ``model.d_ff`` is matched and an axis, the code of a
+                plugin raises an error, or a run directory is damaged.
+        """
         for variant in design.variants:
             refuse_oversized(loaded, variant.slug, variant.config)
         matched, matching_notes = match_variants(loaded, design.variants, design.axes, self.costs)
@@ -155,7 +217,7 @@ class Planner:
         design = replace(design, variants=matched)
         costed = cost_variants(loaded, matched, d_ff_asked, self.costs)
         variants = mark_equal_variants(costed, design.baseline, self.datasets)
-        runs, finished = look_up_runs(loaded.name, variants, design.seeds, existing)
+        runs, finished = look_up_runs(loaded.name, variants, design.seeds_of, existing)
         baseline_data = self.datasets.of(design.variant(design.baseline).config)
         plan = Plan(
             loaded=loaded,

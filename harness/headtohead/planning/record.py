@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from headtohead.config.entries import entries_of, plugins_of
+from headtohead.config.entries import entries_of
 from headtohead.config.project import in_project
 from headtohead.config.versions import versions
 from headtohead.data.reading import file_sha256
@@ -15,9 +16,9 @@ from headtohead.planning.lookup import PlannedRun
 from headtohead.planning.notes import notes_of
 from headtohead.planning.plan import Plan
 from headtohead.plugins.reads import Read
-from headtohead.plugins.registry import Registered, current
+from headtohead.plugins.registry import Registered, find_entry
 from headtohead.plugins.sources import name_in_project, source_name
-from headtohead.schema.run_config import RunConfig
+from headtohead.schema.run_config import EntryConfig
 from headtohead.storage import states
 from headtohead.storage.existing import run_directories
 from headtohead.storage.experiment import (
@@ -33,11 +34,18 @@ from headtohead.storage.run_directory import now
 
 
 def experiment_record(plan: Plan, command: str = "") -> ExperimentRecord:
-    """Return the content of ``experiment.json``.
+    """Return the content of ``experiment.json``; nothing is written.
+
+    Margins and looks of the stored record keep their dates; a missing or damaged one counts as none. Files of data that
+    do not exist are left out.
 
     Args:
-        plan: The plan.
+        plan: The plan, with at least one run.
         command: The shell command that runs the experiment; default: ``h2h run`` with the options of this call.
+
+    Raises:
+        HeadToHeadError: If a file of the data cannot be read.
+        pydantic.ValidationError: If the plan has no run.
     """
     file = plan.loaded.file
     path = in_project(plan.loaded.path, plan.runs_root)
@@ -72,14 +80,19 @@ def experiment_record(plan: Plan, command: str = "") -> ExperimentRecord:
 
 
 def run_record(plan: Plan, run: PlannedRun) -> RunRecord:
-    """Return the content of a run's ``run.json`` before its stack is assigned."""
+    """Return the content of a run's ``run.json`` before its stack is assigned; nothing is written.
+
+    Raises:
+        KeyError: If the run's variant is none of the plan.
+        HeadToHeadError: If a file that a plugin declares to read is missing.
+    """
     variant = plan.variant_of(run)
     return RunRecord(
         run_hash=run.run_hash,
         experiment=plan.name,
         variant=run.variant,
         seed=run.seed,
-        plugins=plugin_records(variant.config, plan.runs_root.resolve().parent),
+        plugins=plugin_records(variant.plugins, plan.runs_root.resolve().parent),
         data=plan.data_of(run).record,
         versions=versions(plan.loaded.path),
         created=now(),
@@ -87,9 +100,9 @@ def run_record(plan: Plan, run: PlannedRun) -> RunRecord:
     )
 
 
-def plugin_records(config: RunConfig, project: Path) -> tuple[PluginRecord, ...]:
-    """Return the records of the plugin entries that a configuration uses, with sources relative to the project."""
-    return tuple(_plugin_record(entry, project) for entry in plugins_of(config))
+def plugin_records(plugins: Iterable[Registered], project: Path) -> tuple[PluginRecord, ...]:
+    """Return the records of the plugin entries that a run uses, with sources relative to the project."""
+    return tuple(_plugin_record(entry, project) for entry in plugins)
 
 
 def _plugin_record(entry: Registered, project: Path) -> PluginRecord:
@@ -136,33 +149,41 @@ def _data_files(plan: Plan) -> dict[str, str]:
 
 
 def _compared_entries(plan: Plan) -> tuple[EntryRecord, ...]:
-    """Return the plugin entries of the roles in which the variants differ, with the entries that these combine."""
-    used = [_used_entries(variant.config) for variant in plan.variants]
-    numbers = {len(entries) for entries in used}
-    by_role = zip(*used, strict=True) if len(numbers) == 1 else used
+    """Return the plugin entries in which the variants differ, with the entries that these combine, each once.
+
+    An entry that all variants have in the same role is left out. If the variants have different numbers of entries,
+    such as those of two architectures, the entries of all roles are returned.
+    """
+    chosen = [list(entries_of(variant.config)) for variant in plan.variants]
+    numbers = {len(entries) for entries in chosen}
+    by_role = zip(*chosen, strict=True) if len(numbers) == 1 else chosen
     records: dict[tuple[str, str], EntryRecord] = {}
     for entries in by_role:
-        if len(set(entries)) == 1:
+        if all(entry == entries[0] for entry in entries):
             continue
-        for family, names in entries:
+        used = {_with_combined(family, entry): None for family, entry in entries}
+        if len(used) == 1:
+            continue
+        for family, names in used:
             for name in names:
-                summary = current().find(family, name).entry.summary()
+                summary = find_entry(family, name).entry.summary()
                 record = EntryRecord(family=family, name=name, summary=summary)
                 records.setdefault((family, name), record)
     return tuple(records.values())
 
 
-def _used_entries(config: RunConfig) -> list[tuple[str, tuple[str, ...]]]:
-    """Return family and name of each entry of a configuration, with the names of the entries that it combines."""
-    used = []
-    for family, chosen in entries_of(config):
-        entry = current().find(family, chosen.name).entry
-        used.append((family, (chosen.name, *entry.depends_on(chosen.options))))
-    return used
+def _with_combined(family: str, chosen: EntryConfig) -> tuple[str, tuple[str, ...]]:
+    """Return the family of an entry, and its name with the names of the entries that it combines."""
+    entry = find_entry(family, chosen.name).entry
+    return family, (chosen.name, *entry.depends_on(chosen.options))
 
 
 def _margins(plan: Plan, stored: ExperimentRecord | None) -> dict[str, MarginRecord]:
-    """Return the margins by metric; a margin that the stored record has keeps its date."""
+    """Return the margins of the file by metric, with the date since when they have had their value.
+
+    A single margin is that of the primary metric. A margin with the value of the stored record keeps its date; another
+    one has the present time, and is late if there are results.
+    """
     margin = plan.loaded.file.margin
     if margin is None:
         return {}
@@ -182,7 +203,10 @@ def _margins(plan: Plan, stored: ExperimentRecord | None) -> dict[str, MarginRec
 
 
 def _has_results(plan: Plan) -> bool:
-    """Return whether a run has a result, or an earlier run in the folder with a seed and the data of this plan."""
+    """Return whether the plan has a result: of its runs, or of a run in its folder with a seed and data of the plan.
+
+    Damaged run directories are skipped.
+    """
     if any(run.is_done for run in plan.runs):
         return True
     for path in run_directories(plan.directory):
@@ -197,7 +221,11 @@ def _has_results(plan: Plan) -> bool:
 
 
 def _looks(plan: Plan, stored: ExperimentRecord | None) -> LooksRecord | None:
-    """Return the looks; equal looks of the stored record keep their date. None if there never were looks."""
+    """Return the looks of the plan, with those that were taken; None if there never were looks.
+
+    Looks at the seeds of the stored record keep its date and the smaller looks that it has taken; other looks have the
+    present time. If the number of seeds is fixed now and was not before, ``seeds`` and ``taken`` are empty.
+    """
     earlier = None if stored is None else stored.looks
     if plan.looks is None:
         if earlier is None or not earlier.seeds:

@@ -39,11 +39,18 @@ PROTECTED = states.RESULTS | states.ACTIVE
 
 
 def find_replaced(plan: Plan, *, stale: bool = False) -> str | None:
-    """Return why ``h2h run`` rejects a plan, with what would be lost and what to do instead, or None.
+    """Return the message with which ``h2h run`` rejects a plan and what to do instead, or None if it may run.
 
-    The experiment's name may be that of another file, overrides may drop finished or running runs, or, without
-    ``stale``, plugins of finished runs have changed. Additional seeds and variants drop no run, and neither do
-    overrides of fields that no result depends on.
+    The first of these reasons counts, for the experiment or its sweep: the experiment's folder has the runs of another
+    file that still exists; options of the call drop finished or running runs; plugins of finished runs have changed.
+    Additional seeds and variants drop no run, and neither do overrides of fields that no result depends on.
+
+    Args:
+        plan: The plan.
+        stale: Whether stale runs are retrained, so that changed plugins are no reason.
+
+    Raises:
+        HeadToHeadError: If the stored ``experiment.json`` is damaged, or the folder is a copy of another experiment.
     """
     plans = [plan]
     if plan.tuning is not None:
@@ -108,7 +115,12 @@ def _is_in_base(loaded: LoadedExperiment, override: Override) -> bool:
 
 
 def _changed_plugins(plan: Plan, changed: Sequence[PlannedRun]) -> str:
-    """Return which plugins of finished runs have changed, and how to keep or replace the results."""
+    """Return the message that plugins of finished runs have changed, with how to keep or replace the results.
+
+    Args:
+        plan: The plan.
+        changed: The finished runs with changed plugins; not empty.
+    """
     changes = {change for run in changed for change in run.changed_plugins}
     words = [
         next_command("run", plan.loaded.path, plan.runs_root),
@@ -134,11 +146,18 @@ def dropped_note(plan: Plan) -> str | None:
 
 
 def _protected(plan: Plan, tuned: Collection[str] = ()) -> list[bool]:
-    """Return, for each recorded run that is finished or running, whether the plan contains it.
+    """Return, for each run of the stored record that is finished or running, whether the plan contains it.
 
-    Before settings are chosen, run hashes are not final, and runs are compared by variant and seed. Of a sweep of the
-    fields ``tuned``, the plan lacks further values until all listed values have results, as with ``--fresh``. They are
-    contained if the listed values of their variant are recorded.
+    Empty without a stored record. Before settings are chosen, run hashes are not final, and runs are compared by
+    variant and seed.
+
+    Args:
+        plan: The plan of an experiment, or of its sweep.
+        tuned: The fields of the sweep, if it is one. Its plan lacks the further values of a variant until all listed
+            ones have results; runs with them count as contained if all planned runs of the variant are recorded.
+
+    Raises:
+        HeadToHeadError: If the stored record is damaged, or the folder is a copy of another experiment.
     """
     if not (plan.directory / EXPERIMENT).exists():
         return []
@@ -155,14 +174,15 @@ def _protected(plan: Plan, tuned: Collection[str] = ()) -> list[bool]:
     swept = []
     if tuned:
         swept = [_untuned(variant.record, tuned) for variant in plan.variants]
-    protected = []
+    are_contained = []
     for recorded in experiment.record.runs:
-        if observe(recorded.path(experiment.path)).state in PROTECTED:
-            key = recorded.run_hash if are_hashes_final else (recorded.variant, recorded.seed)
-            axes = _untuned(experiment.record.by_slug[recorded.variant], tuned)
-            is_further_value = axes in swept and axes not in unrecorded
-            protected.append(key in planned or is_further_value)
-    return protected
+        if observe(recorded.path(experiment.path)).state not in PROTECTED:
+            continue
+        key = recorded.run_hash if are_hashes_final else (recorded.variant, recorded.seed)
+        axes = _untuned(experiment.record.by_slug[recorded.variant], tuned)
+        is_further_value = axes in swept and axes not in unrecorded
+        are_contained.append(key in planned or is_further_value)
+    return are_contained
 
 
 def _untuned(variant: VariantRecord, tuned: Collection[str]) -> dict[str, Scalar]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import find_schedule
 from headtohead.plugins.schedule import Moment, Schedule
 from headtohead.schema.run_config import TrainConfig
 
 
 def schedule_of(train: TrainConfig) -> Schedule:
     """Return the learning-rate schedule of a configuration with parsed options."""
-    schedule = current().schedule(train.schedule.name)
+    schedule = find_schedule(train.schedule.name)
     return schedule(train.schedule.options)
 
 
@@ -24,9 +24,14 @@ def decays_to_an_end(train: TrainConfig) -> bool:
 
 
 def planned_steps(train: TrainConfig, steps_per_epoch: int, tokens_per_epoch: int) -> int:
-    """Return the number of optimizer steps: ``steps``, or those of ``epochs`` or ``tokens``, and at least one step.
+    """Return the number of optimizer steps: ``steps``, or those of ``epochs`` or ``tokens``, rounded, at least 1.
 
-    It is 0 with ``epochs: 0``, where the initial model is evaluated.
+    It is 0 with ``epochs: 0``, where the initial model is evaluated. ``steps`` is returned as it is.
+
+    Args:
+        train: The section of a resolved configuration; one of the three fields is set (`AssertionError`).
+        steps_per_epoch: Batches of an epoch.
+        tokens_per_epoch: Target tokens in them.
     """
     if train.steps is not None:
         return train.steps

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from headtohead.model.geometry import vocab_sizes
 from headtohead.model.loss import max_chunk_logits
-from headtohead.model.members import shape
+from headtohead.model.members import shape_key
 from headtohead.planning.compatibility import longest_sequences
 from headtohead.plugins.launcher import Launcher, cpu_cores
-from headtohead.plugins.registry import current, registered
+from headtohead.plugins.registry import find_positional, registered
 from headtohead.schema.choices import PRECISIONS
 from headtohead.schema.roles import Role
 from headtohead.schema.run_config import RunConfig
@@ -82,24 +82,32 @@ class Group(NamedTuple):
 def arrange(
     plan: Plan, runs: Sequence[PlannedRun], workers: int, device: str, memory: int
 ) -> list[list[PlannedRun]]:
-    """Return the runs of each stack.
+    """Return the runs of each stack; no stacks without runs.
 
     Runs whose tensors have the same shapes can share a stack; their stacks differ in size by at most 1. A stack is not
-    larger than its estimated fastest size and fits into memory. There are at least as many stacks as processes if there
-    are enough runs. Similar runs are put into the same stack; enough runs with the same encodings and masks share one
-    with no others.
+    larger than its estimated fastest size and fits into memory, or has a single run. There are at least as many stacks
+    as processes if there are enough runs. Similar runs are put into the same stack; on a CPU, enough runs with the same
+    encodings and masks share one with no others.
+
+    Args:
+        plan: The plan of the runs.
+        runs: The runs to divide; each is in one stack.
+        workers: The number of processes, at least 1.
+        device: ``"cpu"`` or ``"cuda"``.
+        memory: Bytes of memory for each process, on the device.
     """
     groups = _groups(plan, runs, device)
-    counts = {}
+    num_runs = {group: len(members) for group, members in groups.items()}
+    num_stacks = {}
     for group, members in groups.items():
         variant = plan.variant_of(members[0])
         fastest = fastest_members(variant.config, variant.record.counts.total, device)
         size = _fitting(plan, members[0], min(fastest, len(members)), device, memory)
-        counts[group] = math.ceil(len(members) / size)
-    _keep_busy(counts, {group: len(members) for group, members in groups.items()}, workers)
+        num_stacks[group] = math.ceil(len(members) / size)
+    _keep_busy(num_stacks, num_runs, workers)
     stacks = []
     for group, members in groups.items():
-        count = counts[group]
+        count = num_stacks[group]
         edges = [len(members) * index // count for index in range(count + 1)]
         for start, end in pairwise(edges):
             stacks.append(members[start:end])
@@ -107,7 +115,11 @@ def arrange(
 
 
 def _groups(plan: Plan, runs: Sequence[PlannedRun], device: str) -> dict[Group, list[PlannedRun]]:
-    """Return the runs that can share stacks, similar runs next to each other."""
+    """Return the runs that can share stacks, by what they share, similar runs next to each other.
+
+    ``Group.entries`` is empty except on a CPU, for runs with equal encodings and masks whose activations are so many
+    that they get stacks of their own.
+    """
     group_of: dict[str, Group] = {}
     sort_key_of: dict[str, list[str]] = {}
     for slug in {run.variant for run in runs}:
@@ -115,14 +127,14 @@ def _groups(plan: Plan, runs: Sequence[PlannedRun], device: str) -> dict[Group, 
         train = config.train.model_dump_json()
         positional = config.positional.model_dump_json()
         masking = config.masking.model_dump_json()
-        group_of[slug] = Group(shape(config), positional + masking)
+        group_of[slug] = Group(shape_key(config), positional + masking)
         # Members with equal optimizer settings are next to each other, since they share one optimizer step.
         sort_key_of[slug] = [train, positional, masking]
-    alike = Counter(group_of[run.variant] for run in runs)
+    num_alike = Counter(group_of[run.variant] for run in runs)
     groups: dict[Group, list[PlannedRun]] = {}
     for run in runs:
         group = group_of[run.variant]
-        numbers = alike[group] * _activations(plan, run)
+        numbers = num_alike[group] * _activations(plan, run)
         is_separate = device == "cpu" and numbers >= OWN_STACK_NUMBERS
         shared = group if is_separate else group._replace(entries="")
         groups.setdefault(shared, []).append(run)
@@ -131,23 +143,25 @@ def _groups(plan: Plan, runs: Sequence[PlannedRun], device: str) -> dict[Group, 
     return groups
 
 
-def _keep_busy(counts: dict[Group, int], runs: Mapping[Group, int], workers: int) -> None:
-    """Divide the largest stacks until there are four per process, or the same smaller number for each process.
+def _keep_busy(num_stacks: dict[Group, int], num_runs: Mapping[Group, int], workers: int) -> None:
+    """Increase the numbers of stacks until there are four per process, or the same smaller number for each process.
+
+    The group with the largest stacks gets one more each time. It ends earlier if all stacks have a single run.
 
     Args:
-        counts: The number of stacks of each group, which is increased.
-        runs: The number of runs of each group.
-        workers: The number of processes.
+        num_stacks: The number of stacks of each group, changed in place; nothing happens if it is empty.
+        num_runs: The number of runs of each group.
+        workers: The number of processes, at least 1.
     """
-    while counts:
-        stacks = sum(counts.values())
-        is_even = stacks >= workers and stacks % workers == 0
-        if stacks >= 4 * workers or is_even:
+    while num_stacks:
+        total = sum(num_stacks.values())
+        is_even = total >= workers and total % workers == 0
+        if total >= 4 * workers or is_even:
             return
-        largest = max(counts, key=lambda group: runs[group] / counts[group])
-        if counts[largest] >= runs[largest]:
+        largest = max(num_stacks, key=lambda group: num_runs[group] / num_stacks[group])
+        if num_stacks[largest] >= num_runs[largest]:
             return
-        counts[largest] += 1
+        num_stacks[largest] += 1
 
 
 def local_stacks(plan: Plan) -> list[list[PlannedRun]]:
@@ -168,7 +182,14 @@ def fastest_members(config: RunConfig, parameters: int, device: str) -> int:
 
 
 def training_bytes(plan: Plan, run: PlannedRun) -> int:
-    """Return the estimated memory of a member in training, without the logits of a stack."""
+    """Return the estimated memory in bytes of a run as a member of a stack in training.
+
+    It has weights, gradients, optimizer moments, activations, attention scores and, with greedy decoding, the logits
+    of a decoding step. The logits of training, which the members of a stack share in chunks, are left out.
+
+    Raises:
+        KeyError: If the run's variant is none of the plan.
+    """
     config = plan.variant_of(run).config
     counts = plan.variant_of(run).record.counts
     longest = plan.data_of(run).record["longest"]
@@ -192,7 +213,7 @@ def training_bytes(plan: Plan, run: PlannedRun) -> int:
 def _fitting(plan: Plan, run: PlannedRun, wanted: int, device: str, memory: int) -> int:
     """Return the estimated number of members that fit into memory, at most ``wanted``.
 
-    It is at least 1, even if a single member does not fit. A stack that is out of memory nevertheless is halved.
+    It is at least 1, even if a single member does not fit. The scheduler halves a stack that runs out of memory.
 
     Args:
         plan: The plan of the run.
@@ -215,7 +236,13 @@ def _fitting(plan: Plan, run: PlannedRun, wanted: int, device: str, memory: int)
 
 
 def _score_copies(config: RunConfig, paths: Mapping[Role, str]) -> int:
-    """Return how many numbers a step stores per attention score, summed over layers."""
+    """Return how many numbers a training step stores per attention score, summed over roles and layers.
+
+    Args:
+        config: A resolved configuration.
+        paths: The attention path of each role, ``fused`` or ``explicit``; with dropout of attention, or a bias by
+            content, a fused path stores as many as an explicit one.
+    """
     model = config.model
     layers = {
         "encoder": model.encoder_layers,
@@ -224,8 +251,8 @@ def _score_copies(config: RunConfig, paths: Mapping[Role, str]) -> int:
     }
     copies = 0
     for role, path in paths.items():
-        encoding = config.positional.role(role)
-        mechanisms = current().positional(encoding.name).mechanisms_of(encoding.options)
+        encoding = config.entry("positional", role)
+        mechanisms = find_positional(encoding.name).mechanisms_of(encoding.options)
         is_fused = path == "fused" and not model.dropout_attention
         stores_weights = not is_fused or "content_bias" in mechanisms
         copies += layers[role] * (SCORE_COPIES if stores_weights else FUSED_SCORE_COPIES)

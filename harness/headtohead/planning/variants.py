@@ -66,12 +66,22 @@ def variant_key(config: RunConfig, match: Match) -> str:
 
 
 def check_axis(axis: str, values: Sequence[Any], location: SourceLocation) -> None:
-    """Raise an error for an unknown axis, a field that no result depends on, or an empty list of values."""
+    """Raise unless an axis can be one of a design; the values themselves, and fields inside sections, are not checked.
+
+    Args:
+        axis: ``match``, ``recipe``, ``data``, a family of components, or a dotted path.
+        values: The values as written.
+        location: Location of the values in the file.
+
+    Raises:
+        HeadToHeadError: For an unknown axis, a section, a field that no result depends on, and for values that are no
+            list, or an empty one.
+    """
     section, _, field = axis.partition(".")
-    fields = [*COMPONENTS, *SECTIONS, QUIRKS]
-    others = [MATCH_AXIS, RECIPE_AXIS]
-    if axis not in others and section not in fields:
-        hint = suggest_field(axis, [*fields, *others], "base")
+    sections = [*COMPONENTS, *SECTIONS, QUIRKS]
+    special_axes = [MATCH_AXIS, RECIPE_AXIS]
+    if axis not in special_axes and section not in sections:
+        hint = suggest_field(axis, [*sections, *special_axes], "base")
         raise location.error(f"unknown axis '{axis}'{hint}")
     if axis == QUIRKS:
         raise location.error(

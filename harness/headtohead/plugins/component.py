@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -10,8 +9,9 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from headtohead.errors import HeadToHeadError, shown_path
+from headtohead.errors import HeadToHeadError
 from headtohead.plugins.entry import Entry, Options
+from headtohead.plugins.reads import code_name
 from headtohead.plugins.watched_reads import WatchedConstruction
 from headtohead.schema.run_config import ModelConfig
 
@@ -275,11 +275,6 @@ def require_members(entry: Entry, attributes: bool = True) -> None:
     Members would share a plain tensor, or its first axis would be used as the member axis. A tensor or a module in a
     plain attribute, in a list too, is not saved and does not move to the model's device.
     """
-    try:
-        file = shown_path(inspect.getfile(type(entry)))
-    except (OSError, TypeError):  # a class of a notebook cell
-        file = type(entry).__module__
-    where = f"{file}: {type(entry).__name__}."
     remedy = "create it in mask, which has no other state"
     if isinstance(entry, nn.Module):
         remedy = "create it in build with self.parameter, self.buffer or self.constant"
@@ -287,17 +282,19 @@ def require_members(entry: Entry, attributes: bool = True) -> None:
         name = _unregistered(entry)
         if name is not None:
             raise HeadToHeadError(
-                f"{where}{name} holds a tensor or module that is not registered; {remedy}"
+                f"{code_name(type(entry))}.{name} holds a tensor or module that is not registered; {remedy}"
             )
     if not isinstance(entry, nn.Module):
         return
     for name, tensor in (*entry.named_parameters(), *entry.named_buffers()):
         if getattr(tensor, _SHAPE, None) != tensor.shape:
             raise HeadToHeadError(
-                f"{where}{name} is a plain tensor without a member axis; {remedy}"
+                f"{code_name(type(entry))}.{name} is a plain tensor without a member axis; {remedy}"
             )
         if not tensor.is_meta and not _is_valid_start(tensor):
-            raise HeadToHeadError(f"{where}{name} has NaN or infinite numbers at initialisation")
+            raise HeadToHeadError(
+                f"{code_name(type(entry))}.{name} has NaN or infinite numbers at initialisation"
+            )
 
 
 def _unregistered(entry: Entry) -> str | None:

@@ -16,7 +16,7 @@ from headtohead.errors import HeadToHeadError, describe, nearest, similar
 from headtohead.plugins.built_in import MODULES
 from headtohead.plugins.dataset import Dataset
 from headtohead.plugins.entry import Entry
-from headtohead.plugins.families import FAMILIES, Family
+from headtohead.plugins.families import REGISTERED_BY, Family
 from headtohead.plugins.hookspecs import HOOKS
 from headtohead.plugins.reads import option_of
 from headtohead.schema.sections import is_path
@@ -41,12 +41,12 @@ def entries_of(
     Raises:
         HeadToHeadError: If a hook or a method is misspelt, raises or returns something else.
     """
-    _require_known_hooks(plugin, where)
+    implemented = _known_hooks(plugin, where)
     entries = []
-    for family in FAMILIES.values():
-        if not is_hook(getattr(plugin, family.hook, None)):
+    for hook, family in REGISTERED_BY.items():
+        if hook not in implemented:
             continue
-        for name, entry in _returned_entries(plugin, family, where):
+        for name, entry in _returned_entries(plugin, hook, family.base_class, where):
             if not is_own:
                 _require_valid(family, name, entry, where)
             entries.append((family, name, entry))
@@ -74,8 +74,12 @@ def named_failure(failure: str, module: str) -> Iterator[None]:
         raise HeadToHeadError(f"{failure} {describe(error, [module.partition('.')[0]])}") from error
 
 
-def _require_known_hooks(plugin: object, where: str) -> None:
-    """Raise if a plugin implements no hook, or a hook or one of its arguments is unknown."""
+def _known_hooks(plugin: object, where: str) -> set[str]:
+    """Return the names of the hooks that a plugin implements.
+
+    Raises:
+        HeadToHeadError: If it implements no hook, or a hook or one of its arguments is unknown.
+    """
     signatures = {}
     with named_failure(f"{where}: reading its hooks raised", module_of(plugin)):
         attributes = {name: getattr(plugin, name, None) for name in dir(plugin)}
@@ -97,13 +101,13 @@ def _require_known_hooks(plugin: object, where: str) -> None:
                 raise HeadToHeadError(
                     f"{where}: hook '{name}' takes {takes}; got '{argument.name}'"
                 )
+    return set(signatures)
 
 
 def _returned_entries(
-    plugin: object, family: Family, where: str
+    plugin: object, hook: str, base: type[Entry], where: str
 ) -> Iterator[tuple[str, type[Entry]]]:
-    """Yield name and class of each entry that a plugin's hook of a family returns."""
-    hook, base = family.hook, family.base_class
+    """Yield name and class of each entry that a plugin's hook returns; the classes are subclasses of ``base``."""
     with named_failure(f"{where}: {hook} raised", module_of(plugin)):
         returned = getattr(plugin, hook)()
         items = list(returned.items()) if isinstance(returned, Mapping) else None

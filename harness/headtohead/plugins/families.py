@@ -209,6 +209,9 @@ _LIST = (
 FAMILIES: dict[str, Family] = {family.name: family for family in _LIST}
 """All families by name, in the order of tables and pages."""
 
+REGISTERED_BY: dict[str, Family] = {family.hook: family for family in _LIST}
+"""All families by the hook that registers their entries."""
+
 COMPONENTS: dict[str, Family] = {
     name: family for name, family in FAMILIES.items() if family.is_component
 }

@@ -66,8 +66,9 @@ log = logging.getLogger(__name__)
 class Registered:
     """An entry and its origin.
 
-    ``source_sha256`` is the hash of the file that defines it. ``reads`` are the files and variables that it declares to
-    read; they depend on its options, so that only `headtohead.config.entries.plugins_of` sets them.
+    ``is_built_in`` is whether headtohead provides it, ``source_sha256`` the hash of the file that defines it. ``reads``
+    are the files and variables that it declares to read; they depend on its options, so that only
+    `headtohead.config.entries.plugins_of` sets them.
     """
 
     family: str
@@ -77,6 +78,7 @@ class Registered:
     distribution: str
     version: str
     source_sha256: str
+    is_built_in: bool
     reads: tuple[Read, ...] = ()
 
     @property
@@ -89,11 +91,6 @@ class Registered:
     def label(self) -> str:
         """``family/name``, which identifies an entry."""
         return f"{self.family}/{self.name}"
-
-    @property
-    def is_built_in(self) -> bool:
-        """Whether headtohead provides the entry."""
-        return self.module in MODULES
 
 
 @dataclass
@@ -166,24 +163,6 @@ class Registry:
         for family in FAMILIES:
             for name in sorted(self.entries[family]):
                 yield self.entries[family][name]
-
-    def positional(self, name: str) -> type[Positional]:
-        return cast("type[Positional]", self.find("positional", name).entry)
-
-    def attention(self, name: str) -> type[Attention]:
-        return cast("type[Attention]", self.find("attention", name).entry)
-
-    def masking(self, name: str) -> type[Masking]:
-        return cast("type[Masking]", self.find("masking", name).entry)
-
-    def schedule(self, name: str) -> type[Schedule]:
-        return cast("type[Schedule]", self.find("schedule", name).entry)
-
-    def dataset(self, name: str) -> type[Dataset]:
-        return cast("type[Dataset]", self.find("dataset", name).entry)
-
-    def recipe(self, name: str) -> type[Recipe]:
-        return cast("type[Recipe]", self.find("recipe", name).entry)
 
     def add_file(self, path: Path, source: bytes) -> None:
         """Execute the source of a plugin file and register its entries, unless it is installed or loaded already."""
@@ -292,9 +271,17 @@ class Registry:
             for watch in watches:
                 if family.affects_results:
                     require_declared(entry, entry.Options(), watch)
-            sha256 = source_hash(entry)
             entries.append(
-                Registered(family.name, name, entry, module, distribution, version, sha256)
+                Registered(
+                    family=family.name,
+                    name=name,
+                    entry=entry,
+                    module=module,
+                    distribution=distribution,
+                    version=version,
+                    source_sha256=source_hash(entry),
+                    is_built_in=module in MODULES,
+                )
             )
         return entries
 
@@ -377,6 +364,47 @@ def current() -> Registry:
     if _current is None:
         _current = load_registry()
     return _current
+
+
+def find_entry(family: str, name: str) -> Registered:
+    """Return an entry of the registry of this process; it and the functions below raise as `Registry.find`."""
+    return current().find(family, name)
+
+
+def find_entries(named: Iterable[tuple[str, str]]) -> list[Registered]:
+    """Return the entries with these families and names."""
+    registry = current()
+    return [registry.find(family, name) for family, name in named]
+
+
+def find_positional(name: str) -> type[Positional]:
+    """Return the class of a positional encoding."""
+    return cast("type[Positional]", current().find("positional", name).entry)
+
+
+def find_attention(name: str) -> type[Attention]:
+    """Return the class of an attention style."""
+    return cast("type[Attention]", current().find("attention", name).entry)
+
+
+def find_masking(name: str) -> type[Masking]:
+    """Return the class of a masking scheme."""
+    return cast("type[Masking]", current().find("masking", name).entry)
+
+
+def find_schedule(name: str) -> type[Schedule]:
+    """Return the class of a learning-rate schedule."""
+    return cast("type[Schedule]", current().find("schedule", name).entry)
+
+
+def find_dataset(name: str) -> type[Dataset]:
+    """Return the class of a dataset."""
+    return cast("type[Dataset]", current().find("dataset", name).entry)
+
+
+def find_recipe(name: str) -> type[Recipe]:
+    """Return the class of a recipe."""
+    return cast("type[Recipe]", current().find("recipe", name).entry)
 
 
 def registered(family: str, name: str, /) -> Any:

@@ -23,9 +23,10 @@ from headtohead.report.section import Section, table
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import TrainConfig
 from headtohead.storage import states
-from headtohead.storage.experiment import TrialRecord, TuningRecord, VariantRecord, examples_of
+from headtohead.storage.experiment import VariantRecord, examples_of
 from headtohead.storage.metrics import counted, show, show_count, show_p
 from headtohead.storage.record import leaves
+from headtohead.storage.tuning import TrialRecord, TuningRecord
 from headtohead_judge.paired_tests import SIGN_FLIP_SEEDS, few_seeds
 
 MAX_VALUES = 4
@@ -94,8 +95,8 @@ def _range_text(smallest: str, largest: str) -> str:
 
 TUNED = "{rate}, tuned for each variant on {metric} over {values}{length}"
 TUNED_AT_THE_EDGE = (
-    "{rate}, tuned for each variant on {metric} over {values}{length} and at the edge of this sweep for {edges} of "
-    "{variants} variants"
+    "{rate}, tuned for each variant on {metric} over {values}{length}, where the best value may be outside for {edges} "
+    "of {variants} variants"
 )
 
 
@@ -153,15 +154,14 @@ def setup_section(report: Report) -> Section:
     return Section("Set-up", frame=table(rows), lines=entries)
 
 
-SWEEP_CAPTION = "Mean over seeds, one standard deviation on both sides. A star is the best setting of the variant."
+SWEEP_CAPTION = "Mean over seeds, one standard deviation on both sides. A star is the chosen value of the variant."
 FIRST_VARIANTS = f" The first {MAX_LINES} variants."
 TUNING = (
     "Every variant was trained with several settings on seeds {seeds}{length}, which the comparison does not use "
-    "(experiment {experiment}). Dark: the setting with the lowest mean {metric}, which the comparison uses."
+    "(experiment {experiment}). Numbers are means of {metric}. Dark: the setting that the comparison uses, if it is "
+    "one of these; the minimum of a parabola in the logarithm of the value is between them."
 )
-AT_THE_EDGE = (
-    "At the edge of the sweep, so that a wider sweep may change the comparison: {variants}."
-)
+AT_THE_EDGE = "The best value may be outside the sweep, so that a wider sweep may change the comparison: {variants}."
 
 
 def tuning_section(report: Report) -> Section | None:
@@ -196,6 +196,9 @@ def _tuning_table(
         for values in settings:
             row[_setting_name(values)] = _loss(trials.get(tuple(values.values())), record.metric)
             shades.append(CHOSEN_SHADE if values == variant.chosen else 0)
+        row["chosen"] = _setting_name(variant.chosen)
+        row["rule"] = variant.how
+        shades += [0, 0]
         rows.append(row)
         shade.append(shades)
         if variant.at_the_edge:

@@ -14,7 +14,7 @@ MAX_SEED = 1_000_000
 """Largest seed of an experiment; tuning runs use larger seeds."""
 
 AUTO_FACTORS = (0.25, 0.5, 1.0, 2.0)
-"""Multiples of the value of base that ``tune`` tries with ``auto``."""
+"""Multiples of the value of base that ``tune`` tries with ``auto``; a parabola needs four of them."""
 
 MAX_SCORE = 10**9
 
@@ -194,15 +194,18 @@ class ExperimentFile(ConfigSection):
     """number of replicates n (seeds 1 to n), a list of seeds, or a mapping that adds seeds"""
 
     tune: dict[str, list[Any] | Literal["auto"]] | None = None
-    """values by field, such as train.lr, or auto: 1/4, 1/2, 1 and 2 times the value of base; before the experiment
-    every variant is trained with each combination, and takes the one with the lowest validation loss; a number at the
-    edge gets a further value beyond it, up to three times"""
+    """values by field, such as train.lr, or auto: 1/4, 1/2, 1 and 2 times the value of base. Before the experiment
+    every variant is trained with each combination. With four values above 0 of one field and two seeds, the variant
+    has the minimum of a parabola in the logarithm of the value, if that fits. Otherwise the two best settings get four
+    more seeds, and the best mean is chosen. A best value at the edge or outside gets a further value beyond it, up to
+    three times"""
 
     tune_seeds: int = Field(2, ge=1, le=1000)
-    """seeds of the tuning runs, which no experiment can use"""
+    """seeds of the tuning runs, which no experiment can use; with one, intervals leave out the choice"""
 
     tune_epochs: float | None = Field(None, gt=0, le=10**6)
-    """epochs of the tuning runs, for a cheaper sweep; default: as many as the experiment"""
+    """epochs of the tuning runs, for a cheaper sweep, which can choose other values; default: as many as the
+    experiment"""
 
     match: Literal["none", "parameters", "flops"] = "none"
     """widen d_ff of smaller variants until they match the largest within 1 %"""

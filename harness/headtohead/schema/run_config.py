@@ -11,7 +11,7 @@ A field belongs to the run hash unless it is marked ``NotHashed``.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator
@@ -312,14 +312,9 @@ class PerSide(ConfigSection):
     decoder: EntryConfig
     """decoder"""
 
-    def role(self, role: str) -> EntryConfig:
-        """Return the entry of one role."""
-        entry: EntryConfig = getattr(self, role)
-        return entry
-
     def by_role(self) -> dict[str, EntryConfig]:
         """Return the entries by role."""
-        return {role: self.role(role) for role in type(self).model_fields}
+        return {role: getattr(self, role) for role in type(self).model_fields}
 
 
 class PerRole(PerSide):
@@ -515,10 +510,32 @@ class RunConfig(OmittingSection):
             else tuple(PerRole.model_fields)
         )
 
+    def entry(self, family: str, role: str) -> EntryConfig:
+        """Return the entry of a component's family in a role."""
+        chosen: EntryConfig = getattr(getattr(self, family), role)
+        return chosen
+
+    def pattern(self, family: str, role: str) -> tuple[EntryConfig, ...]:
+        """Return the entries of a family in the first layers of a role, which repeat over the layers."""
+        return self.entry(family, role).pattern
+
+    def entry_of_layer(self, family: str, role: str, layer: int | None) -> EntryConfig:
+        """Return the entry of a family in a layer of a role; None is a module outside the layers."""
+        return self.entry(family, role).at(layer)
+
     def entries(self, family: str) -> dict[str, EntryConfig]:
         """Return the entries of a plugin family by role, in the roles that the model has."""
         entries: dict[str, EntryConfig] = getattr(self, family).by_role()
         return {role: entries[role] for role in self.roles if role in entries}
+
+    def component_entries(self) -> Iterator[tuple[str, str, EntryConfig]]:
+        """Yield family, role and entry of every component, layer by layer; also of roles that the model lacks."""
+        for family in type(self).model_fields:
+            by_role = getattr(self, family)
+            if isinstance(by_role, PerSide):
+                for role, chosen in by_role.by_role().items():
+                    for layer_entry in chosen.pattern:
+                        yield family, role, layer_entry
 
 
 QUIRKS = "quirks"

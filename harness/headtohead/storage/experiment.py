@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import re
 from collections import Counter
@@ -11,15 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, JsonValue, StrictBool, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, StrictBool, model_validator
 from typing_extensions import TypedDict
 
 from headtohead.config.source_location import shown
 from headtohead.data.splits import LEAKY_SHARE
 from headtohead.errors import HeadToHeadError
-from headtohead.files import LARGE_BYTES
+from headtohead.files import LARGE_BYTES, write_json
+from headtohead.schema.metric import Metric
 from headtohead.schema.roles import Role
 from headtohead.schema.run_config import NOTHING_HELD_OUT, RunConfig
+from headtohead.storage import metrics
 from headtohead.storage.contrasts import ContrastRecord
 from headtohead.storage.paths import inside
 from headtohead.storage.record import (
@@ -38,6 +41,7 @@ from headtohead.storage.record import (
     required_record,
 )
 from headtohead.storage.results import MetricName, Scores
+from headtohead.storage.tuning import TuningRecord
 
 EXPERIMENT = "experiment.json"
 REFERENCE_POINTS = "reference_points.json"
@@ -206,41 +210,57 @@ class ExcludedRecord(Record):
     source: Literal["exclude", "incompatible"]
 
 
-class TrialRecord(Record):
-    """A setting of a sweep; ``runs`` are the hashes of its runs, and ``mean`` is None if one of them diverged."""
+class MetricRecord(Record):
+    """A metric that a dataset of the experiment declares; ``low`` and ``high`` are None where it has no bound."""
 
-    values: Mapping[str, JsonValue]
-    runs: tuple[str, ...] = ()
-    mean: Number | None
-    sd: Number | None
+    label: str
+    low: Number | None
+    high: Number | None
+    higher_is_better: StrictBool | None
+    decimals: Annotated[int, Field(strict=True, ge=0, le=8)]
+    unit: str
 
+    @classmethod
+    def of(cls, metric: Metric) -> Self:
+        """Return the record of a metric, without its functions."""
+        low, high = metric.range
+        return cls(
+            label=metric.label,
+            low=low if math.isfinite(low) else None,
+            high=high if math.isfinite(high) else None,
+            higher_is_better=metric.higher_is_better,
+            decimals=metric.decimals,
+            unit=metric.unit,
+        )
 
-class TunedVariant(Record):
-    """The setting that a sweep chose for a variant, and all tried settings."""
-
-    chosen: Mapping[str, JsonValue]
-    at_the_edge: tuple[str, ...]
-    tried: tuple[TrialRecord, ...]
-
-
-class TuningRecord(Record):
-    """The sweep of an experiment; ``variants`` is empty until every run of the sweep has a result."""
-
-    experiment: str
-    fields: tuple[str, ...]
-    metric: MetricName
-    seeds: tuple[Seed, ...]
-    variants: Mapping[str, TunedVariant]
-    epochs: Number | None = None
-    coarse: str = ""
-    """Why the sweep may miss the best setting."""
+    def metric(self, name: str) -> Metric:
+        """Return the metric, whose scores cannot be computed again."""
+        low = -math.inf if self.low is None else self.low
+        high = math.inf if self.high is None else self.high
+        return Metric(
+            name=name,
+            label=self.label,
+            range=(low, high),
+            higher_is_better=self.higher_is_better,
+            decimals=self.decimals,
+            unit=self.unit,
+        )
 
 
 class ReportedMetrics(Record):
-    """The primary metric, and the metrics of the report's table."""
+    """The primary metric, and the metrics of the report's table.
+
+    ``declared`` are the metrics that only datasets of the experiment have, by name, so that its results can be read
+    without the plugins of these datasets.
+    """
 
     primary: MetricName
     report: tuple[MetricName, ...]
+    declared: Mapping[str, MetricRecord] = {}
+
+    def describe(self) -> None:
+        """Describe the declared metrics to `headtohead.storage.metrics`."""
+        metrics.describe([record.metric(name) for name, record in self.declared.items()])
 
 
 class MarginRecord(Record):
@@ -399,11 +419,21 @@ class ExperimentDirectory:
 
     @classmethod
     def read_any(cls, path: Path) -> Self:
-        """Read the record of an experiment's folder, which can be a copy under another name."""
+        """Read the record of an experiment's folder, which can be a copy under another name.
+
+        Names of metrics then have the meaning of this record.
+        """
         advice = "start with h2h run FILE, or pass its runs folder with --runs"
-        return cls(
-            path, required_record(ExperimentRecord, inside(path, EXPERIMENT), advice, LARGE_BYTES)
-        )
+        file = inside(path, EXPERIMENT)
+        record = required_record(ExperimentRecord, file, advice, LARGE_BYTES)
+        record.metrics.describe()
+        return cls(path, record)
+
+    @classmethod
+    def write(cls, path: Path, record: ExperimentRecord) -> None:
+        """Create or replace the record of an experiment's folder."""
+        write_json(path / EXPERIMENT, record.to_json())
+        record.metrics.describe()
 
     def refuse_copy(self) -> None:
         """Raise a `CopyError` if the folder has another name than the experiment."""

@@ -35,13 +35,33 @@ ROUNDING = 1e-6
 """Tolerance of ranges: sacreBLEU returns 100.00000000000004 for equal texts."""
 
 
+_described: dict[str, Metric] = {}
+"""The metrics of datasets as the record that was read last describes them, by name."""
+
+
+def describe(metrics: Iterable[Metric]) -> None:
+    """Give metrics of datasets the meaning that the record of an experiment states.
+
+    The description counts until another record describes a metric of the same name, whichever plugins are loaded.
+    """
+    for metric in metrics:
+        _described[metric.name] = metric
+    _spans.clear()
+
+
 def find(name: str) -> Metric | None:
-    """Return the metric of a name such as ``test/exact_match``, or None if no registered dataset declares it."""
+    """Return the metric of a name such as ``test/exact_match``.
+
+    A metric of a dataset is that of the record that was read last, else that of a registered dataset. None if neither
+    has it.
+    """
     known = HOST.get(leaf(name))
     if known is None and name.startswith(TASK):
-        from headtohead.data.metrics import find_metric  # may load the registry of datasets
+        from headtohead.data.metrics import KNOWN, find_metric  # may load the registry of datasets
 
-        known = find_metric(name)
+        known = KNOWN.get(leaf(name)) or _described.get(leaf(name))
+        if known is None:
+            known = find_metric(name)
     return known
 
 
@@ -91,7 +111,7 @@ def higher_is_better(name: str) -> bool:
     """Return whether larger values of a metric are better.
 
     Raises:
-        HeadToHeadError: If no registered dataset declares the metric.
+        HeadToHeadError: If no record that was read and no registered dataset declares the metric.
     """
     known = find(name)
     if known is None:

@@ -32,10 +32,11 @@ METRICS = "metrics.jsonl"
 CHECKPOINT = "checkpoint.safetensors"
 VOCABULARY = "vocabulary.json"
 TRANSLATIONS = "translations.tsv"
+EXAMPLES = "examples.safetensors"
 MAPS = "attention/maps.safetensors"
 PROBES = "attention/probes.json"
 
-RESULT_FILES = (RESULTS, CHECKPOINT, VOCABULARY, TRANSLATIONS, MAPS, PROBES, HEADS)
+RESULT_FILES = (RESULTS, CHECKPOINT, VOCABULARY, TRANSLATIONS, EXAMPLES, MAPS, PROBES, HEADS)
 """Files with the results of a run. Every attempt writes them anew."""
 
 RUN_FILES = (RUN, METRICS, *RESULT_FILES)

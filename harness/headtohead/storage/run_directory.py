@@ -202,7 +202,7 @@ class RunWriter(RunDirectory):
         """Create the directory and the record of a PLANNED run; a finished run without its record is planned anew."""
         with self.writing() as folder:
             (folder / "attempts").mkdir(parents=True, exist_ok=True)
-            self.write_json(RUN, record.to_json())
+            files.write_json(folder / RUN, record.to_json())
             if not (folder / STATUS).exists() or stored_status(folder).state in states.RESULTS:
                 self.set_state(states.PLANNED)
 
@@ -226,7 +226,9 @@ class RunWriter(RunDirectory):
             self._change_status(**changes)
 
     def _change_status(self, **changes: Any) -> None:
-        self.write_json(STATUS, stored_status(self.path).model_copy(update=changes).to_json())
+        """Change fields of status.json, in a block of `writing`."""
+        status = stored_status(self.path).model_copy(update=changes)
+        files.write_json(self.path / STATUS, status.to_json())
 
     def begin_attempt(self, state: str = states.LEASED, **fields: Any) -> None:
         """Start the next attempt: save the status of the previous one in ``attempts/`` and remove its result files."""

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import find_dataset
 from headtohead.testing.dataset_invariants import DATASET_INVARIANTS, DatasetSubject
 from headtohead.testing.invariant import Invariant
 from headtohead.testing.invariants import INVARIANTS
@@ -56,7 +56,7 @@ class DatasetContract:
     def subject(self) -> DatasetSubject:
         """Return the subject that the invariants check."""
         name = self.entry.rpartition("/")[2]
-        dataset = current().dataset(name)
+        dataset = find_dataset(name)
         return DatasetSubject.load(name, dataset, dataset.Options.model_validate(self.options))
 
     @pytest.mark.parametrize("invariant", DATASET_INVARIANTS, ids=lambda invariant: invariant.name)

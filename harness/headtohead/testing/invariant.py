@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from headtohead.model.quirks import quirks_of
 from headtohead.plugins.families import COMPONENTS
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import find_attention, find_entry, find_positional
 from headtohead.schema.run_config import RunConfig
 from headtohead.testing.subject import Subject
 from headtohead.testing.verdict import Verdict, worst
@@ -86,19 +86,19 @@ def known_violations(config: RunConfig) -> dict[str, str]:
         for violated, option in quirk.violations_by_option(quirk.options).items():
             causes[violated] = f"quirks.{quirk.entry_name}.{option}"
     for role in config.roles:
-        positional = config.positional.role(role).name
-        if current().positional(positional).by_row:
+        positional = config.entry("positional", role).name
+        if find_positional(positional).by_row:
             cause = f"positional.{role}, which counts rows of the batch"
             causes["batch-of-one"] = cause
             if role == "encoder":
                 causes["source-order"] = cause
                 causes["source-mirror"] = cause
-        attention = config.attention.role(role).name
-        for violated in current().attention(attention).known_violations:
+        attention = config.entry("attention", role).name
+        for violated in find_attention(attention).known_violations:
             causes[violated] = f"attention.{role}: {attention}"
     for family in COMPONENTS:
         for role, chosen in config.entries(family).items():
-            entry = current().find(family, chosen.name).entry
+            entry = find_entry(family, chosen.name).entry
             for violated, option in entry.violations_by_option(chosen.options).items():
                 causes[violated] = f"{family}.{role}.{option}"
     return causes

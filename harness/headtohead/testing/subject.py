@@ -303,7 +303,7 @@ class Subject:
             return torch.randn(shape, generator=generator, dtype=torch.float64)
 
         x = random(queries)
-        memory = None if self.attention(role).self_attention else random(keys)
+        memory = None if self.attention(role).is_self_attention else random(keys)
         return x, memory
 
     # -- properties of the variant -----------------------------------------------------------------

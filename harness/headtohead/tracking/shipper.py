@@ -28,7 +28,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.escaping import VisibleFormatter
 from headtohead.plugins.launcher import WorkerPlugins
 from headtohead.plugins.logger import Answer, DeniedError
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import find_entry
 from headtohead.storage.experiment import EXPERIMENT
 from headtohead.storage.objects import load_plugins, worker_plugins
 from headtohead.storage.paths import inside
@@ -157,7 +157,7 @@ def start_shipper(experiment: Path, logger: str) -> ShipperProcess | None:
 
 def _plugins_of(logger: str) -> WorkerPlugins | None:
     """Return the plugins that a shipper loads; None for a logger that every process has."""
-    if current().find("logger", logger).is_built_in:
+    if find_entry("logger", logger).is_built_in:
         return None
     return worker_plugins()
 

@@ -33,7 +33,7 @@ from headtohead.storage.stack import ResumePoints
 from headtohead.training import checkpoint
 from headtohead.training.backends import BackendChoice, BatchShape, BatchSpec, Graphs, Owned, choose
 from headtohead.training.cuda import configure, copied, cuda_capture, rounded, wait
-from headtohead.training.evaluate import teacher_forced
+from headtohead.training.evaluate import TeacherForced, teacher_forced
 from headtohead.training.optimise import StackOptimizer, clip_gradients, freeze, trained
 from headtohead.training.tensors import SplitTensors
 
@@ -185,6 +185,7 @@ class StackTraining:
         self.loss_sums = torch.zeros(len(seeds), dtype=torch.float64, device=device)
         self.token_sums = torch.zeros_like(self.loss_sums)
         self.best_weights: dict[int, dict[str, Tensor]] = {}
+        self._last_validation: TeacherForced | None = None
 
     def _log_slow_paths(self) -> None:
         """Log what this GPU computes without its fast kernels."""
@@ -336,8 +337,8 @@ class StackTraining:
         all_members = tuple(range(self.model.members))
         kinds = {
             "weights": [
-                Owned(parameter, self.model.members_of(name))
-                for name, parameter in self.model.named_parameters()
+                Owned(parameter, members)
+                for _, parameter, members in self.model.owned_parameters()
                 if parameter.requires_grad
             ],
             "losses": [Owned(self.loss_sums, all_members)],
@@ -385,14 +386,28 @@ class StackTraining:
 
     # -- evaluations -----------------------------------------------------------------------------
 
+    def final_validation(self) -> TeacherForced:
+        """Return the teacher-forced sums of the validation part for the final weights of all members.
+
+        They are those of the last evaluation. The part is evaluated again if early stopping has restored earlier
+        weights of a member, or if the training was resumed at its end.
+        """
+        if self._last_validation is None or self.best_weights:
+            return self._validation()
+        return self._last_validation
+
+    def _validation(self) -> TeacherForced:
+        split = self.splits["valid"]
+        batches = split.padded_batches(self.config.evaluate.batch_size)
+        return teacher_forced(self.model, split, batches)
+
     def _evaluate(self) -> None:
         progress = self.progress
         self._wait()
         train_losses = (self.loss_sums / max(1, progress.steps_since)).tolist()
-        split, step = self.splits["valid"], progress.step
-        forced = teacher_forced(
-            self.model, split, split.padded_batches(self.config.evaluate.batch_size)
-        )
+        step = progress.step
+        forced = self._validation()
+        self._last_validation = forced
         # Training that is too short has not diverged, and early stopping returns to the best weights.
         is_judged = step >= max(self.steps, MIN_JUDGED_STEPS) and self.train.early_stopping is None
         for index in self.active_members:
@@ -523,9 +538,9 @@ def _build_model(
 def _owners(model: Transformer) -> list[tuple[int, ...]] | None:
     """Return the members of each trained parameter; None if all parameters have all members."""
     owners = []
-    for name, parameter in model.named_parameters():
+    for _, parameter, members in model.owned_parameters():
         if parameter.requires_grad:
-            owners.append(model.members_of(name))
+            owners.append(members)
     if all(len(members) == model.members for members in owners):
         return None
     return owners

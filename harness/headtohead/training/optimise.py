@@ -56,8 +56,7 @@ class StackOptimizer:
             members = list(group_members)
             first = trains[members[0]]
             by_decay: defaultdict[float, list[Tensor]] = defaultdict(list)
-            for name, parameter in model.named_parameters():
-                owners = model.members_of(name)
+            for name, parameter, owners in model.owned_parameters():
                 indices = [index for index, member in enumerate(owners) if member in members]
                 if not indices or not parameter.requires_grad:
                     continue
@@ -318,7 +317,7 @@ def clip_gradients(
         if owners is not None:
             gradient_owners.append(owners[number])
     norms = gradient_norms(gradients, gradient_owners or None)
-    limit = largest.like(norms) if isinstance(largest, PerMember) else largest
+    limit = largest.vector_for(norms) if isinstance(largest, PerMember) else largest
     factors = (limit / (norms + 1e-6)).clamp(max=1.0)
     if len(factors) == 1:
         torch._foreach_mul_(gradients, factors[0])

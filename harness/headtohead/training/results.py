@@ -1,4 +1,4 @@
-"""Results of a trained stack: test scores, length buckets and costs of each member."""
+"""Results of a trained stack: scores and values per example, length buckets and costs of each member."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from operator import mul
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,10 +21,12 @@ from headtohead.model.precision import peak_flops
 from headtohead.planning.costs import TRAINING
 from headtohead.planning.pitfalls import padding_has_no_effect
 from headtohead.schema.metric import LOSS, TEACHER_FORCED, UNPADDED, Metric
+from headtohead.storage.examples import SplitExamples
 from headtohead.storage.results import BackendRecord, BucketRecord, DecodingRecord, ResultsRecord
 from headtohead.storage.translations import Translation, translations_text
 from headtohead.training.evaluate import (
     Scored,
+    TeacherForced,
     Translations,
     collect,
     distinct_sources,
@@ -34,14 +37,25 @@ from headtohead.training.evaluate import (
 )
 from headtohead.training.loop import StackTraining
 
-Member = tuple[ResultsRecord, Translations | None]
-"""The record of a member with the metrics of the test split, and its translations; None with ``decode: none``."""
+
+class MemberResults(NamedTuple):
+    """The results of a member.
+
+    Args:
+        record: The record with the metrics of the validation and the test split.
+        translations: Its translations; None with ``decode: none``.
+        examples: Its values per example, by split.
+    """
+
+    record: ResultsRecord
+    translations: Translations | None
+    examples: Mapping[str, SplitExamples]
 
 
-def score_test_split(
+def score_splits(
     training: StackTraining, data: PreparedData, decoding_limit: int
-) -> Callable[[int], Member]:
-    """Score the test split for all members, and return a function that gives a member's results."""
+) -> Callable[[int], MemberResults]:
+    """Score the validation and the test split for all members, and return a function that gives a member's results."""
     config = training.config.evaluate
     split = data.splits["test"]
     tensors = training.splits["test"]
@@ -58,18 +72,20 @@ def score_test_split(
     if config.decode == "greedy":
         decoding = {"decode": "greedy", "max_length": decoding_limit}
     unpadded = [padded if is_equal else alone for is_equal in equal]
-    return ScoredTestSplit(training, data, rows, decoding, padded, unpadded).results
+    validation = training.final_validation()
+    return ScoredSplits(training, data, rows, decoding, validation, padded, unpadded).results
 
 
 @dataclass(frozen=True)
-class ScoredTestSplit:
-    """The scores of the test split for all members.
+class ScoredSplits:
+    """The scores of the validation and the test split for all members.
 
     Args:
         training: The training of the stack.
         data: The prepared data.
         rows: The test sentences that are translated.
         decoding: How they are translated.
+        validation: Teacher-forced sums of the validation split.
         padded: Scores of padded batches.
         unpadded: Scores of sentences without padding, by member.
     """
@@ -78,6 +94,7 @@ class ScoredTestSplit:
     data: PreparedData
     rows: Sequence[int]
     decoding: DecodingRecord | None
+    validation: TeacherForced
     padded: Scored
     unpadded: Sequence[Scored]
 
@@ -102,11 +119,21 @@ class ScoredTestSplit:
                 counts[metric.name] = np.array([metric.per_target(texts[row]) for row in self.rows])
         return counts
 
-    def results(self, member: int) -> Member:
-        """Return the record of a member and its translations."""
+    @cached_property
+    def examples_hashes(self) -> dict[str, str]:
+        """`Split.examples_hash` by split; no validation example has an output."""
+        splits = self.data.splits
+        return {
+            "valid": splits["valid"].examples_hash(()),
+            "test": splits["test"].examples_hash(self.rows),
+        }
+
+    def results(self, member: int) -> MemberResults:
+        """Return the results of a member."""
         config = self.training.config.evaluate
-        scores = self.padded.forced.metrics(member)
-        losses = self.padded.forced.losses[member][self.rows].numpy()
+        forced = self.padded.forced
+        scores = forced.metrics(member)
+        losses = forced.losses[member][self.rows].numpy()
         counts: dict[str, Counts] = {}
         for name, values in self.target_counts.items():
             counts[name] = np.stack([losses, values], axis=1)
@@ -120,12 +147,16 @@ class ScoredTestSplit:
         scores |= pooled(self.task, summed(counts))
         if config.unpadded:
             scores |= self._unpadded_scores(member)
-        sums_of = partial(self.padded.forced.counts, member)
+        sums_of = partial(forced.counts, member)
         buckets = bucket_scores(self.lengths, self.rows, self.task, counts, sums_of, config.buckets)
         choice = self.training.choice
         progress = self.training.progress.members[member]
+        metrics = {
+            f"valid/{name}": value for name, value in self.validation.metrics(member).items()
+        }
+        metrics |= {f"test/{name}": value for name, value in scores.items()}
         record = ResultsRecord(
-            metrics={f"test/{name}": value for name, value in scores.items()},
+            metrics=metrics,
             buckets=tuple(buckets),
             signatures=signatures,
             decoding=self.decoding,
@@ -135,7 +166,31 @@ class ScoredTestSplit:
             backend=BackendRecord(name=choice.name, why=choice.why),
             notes=(),
         )
-        return record, translations
+        examples = {
+            "valid": self._examples("valid", self.validation, member, (), {}),
+            "test": self._examples("test", forced, member, self.rows, counts),
+        }
+        return MemberResults(record, translations, examples)
+
+    def _examples(
+        self,
+        name: str,
+        forced: TeacherForced,
+        member: int,
+        outputs: Sequence[int],
+        counts: Mapping[str, Counts],
+    ) -> SplitExamples:
+        """Return the values of a member's examples of a split; arguments as for `SplitExamples`."""
+        split = self.data.splits[name]
+        return SplitExamples(
+            examples_hash=self.examples_hashes[name],
+            groups=np.array(split.groups),
+            num_labels=forced.num_tokens.numpy(),
+            losses=forced.losses[member].numpy(),
+            correct=forced.correct[member].numpy(),
+            outputs=np.array(outputs, dtype=np.int64),
+            counts=counts,
+        )
 
     def _translations(self, scored: Scored, member: int) -> Translations | None:
         """Return the translations of a member as text; None without decoding."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 from typing import Any
@@ -141,4 +142,10 @@ def command(**options: Any) -> None:
 
     source_of_at_most = click.get_current_context().get_parameter_source("at_most")
     is_at_most_chosen = source_of_at_most is ParameterSource.COMMANDLINE
-    sys.exit(run(Request(**options, is_at_most_chosen=is_at_most_chosen)))
+    request = Request(**options, is_at_most_chosen=is_at_most_chosen)
+    gc.freeze()  # else collections visit all objects of the imported libraries, which takes as long as the statistics
+    try:
+        code = run(request)
+    finally:
+        gc.unfreeze()
+    sys.exit(code)

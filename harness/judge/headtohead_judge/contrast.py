@@ -10,6 +10,7 @@ A verdict is a separate step: `verdicts.judge` takes the differences of a family
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -168,7 +169,7 @@ def shared_seeds(scores: Sequence[Mapping[int, float]]) -> list[int]:
         return []
     seeds = set(scores[0])
     for by_seed in scores:
-        seeds &= {seed for seed, value in by_seed.items() if np.isfinite(value)}
+        seeds &= {seed for seed, value in by_seed.items() if math.isfinite(value)}
     return sorted(seeds)
 
 

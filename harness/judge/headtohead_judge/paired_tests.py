@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammaln, stdtr, stdtrit  # scipy.stats costs 0.8 s to import
+from scipy.special import stdtr, stdtrit  # scipy.stats costs 0.8 s to import
 
 Floats = NDArray[np.float64]
 Kind = Literal["varied", "constant", "identical", "single", "none"]
@@ -156,18 +156,26 @@ def summarise(values: ArrayLike, span: tuple[float, float] = EVERYWHERE) -> Summ
         span: Smallest and largest possible score. The interval is clipped to it, which loses no
             coverage, since the true mean lies within the span.
     """
-    scores = np.asarray(values, dtype=np.float64)
-    scores = scores[np.isfinite(scores)]
+    scores = [
+        score for score in np.asarray(values, dtype=np.float64).tolist() if math.isfinite(score)
+    ]
     n = len(scores)
     if n < 2:
-        mean = float(scores.mean()) if n else math.nan
+        mean = scores[0] if n else math.nan
         return Summary(n, mean, math.nan, math.nan, math.nan)
-    mean = float(scores.mean())
-    sd = float(scores.std(ddof=1))
+    mean, sd = _moments(scores)
     half = t_quantile(n - 1) * sd / math.sqrt(n)
-    low = float(np.clip(mean - half, *span))
-    high = float(np.clip(mean + half, *span))
+    lowest, highest = span
+    low = min(max(mean - half, lowest), highest)
+    high = min(max(mean + half, lowest), highest)
     return Summary(n, mean, sd, low, high)
+
+
+def _moments(values: Sequence[float]) -> tuple[float, float]:
+    """Return mean and sample standard deviation of at least two values."""
+    mean = math.fsum(values) / len(values)
+    squares = math.fsum([(value - mean) ** 2 for value in values])
+    return mean, math.sqrt(squares / (len(values) - 1))
 
 
 def paired(values: ArrayLike, against: ArrayLike) -> Difference:
@@ -188,20 +196,22 @@ def paired_differences(differences: ArrayLike, *, scale: float | None = None) ->
         scale: Largest absolute score, for recognising rounding errors; by default the largest
             absolute difference.
     """
-    d = np.asarray(differences, dtype=np.float64)
-    if not np.isfinite(d).all():
-        raise ValueError(f"differences must be finite, got {d.tolist()}")
+    d = np.asarray(differences, dtype=np.float64).tolist()
+    if not all(map(math.isfinite, d)):
+        raise ValueError(f"differences must be finite, got {d}")
     n = len(d)
     if scale is None:
-        scale = float(np.abs(d).max(initial=0.0))
+        scale = max(map(abs, d), default=0.0)
     kind = _kind(d, scale)
-    mean = float(rounded(d.mean(), scale)) if n else math.nan
     if n < 2:
-        return _untested(kind, n, mean)
+        return _untested(kind, n, d[0] if n else math.nan)
     if kind == "identical":
-        d = np.zeros(n)
+        d = [0.0] * n
+    mean, sd = _moments(d)
+    if abs(mean) <= ROUNDING * scale:
         mean = 0.0
-    sd = float(d.std(ddof=1)) if kind == "varied" else 0.0
+    if kind != "varied":
+        sd = 0.0
     error = sd / math.sqrt(n)
     flips = sign_flip_p(d)
     p = t_test_p(mean, error, n - 1) if kind == "varied" else flips
@@ -313,7 +323,8 @@ def _half_width(sources: Sequence[Source], p: float) -> float:
     """Return the half width of the interval with the confidence 1 - ``p``."""
     square = 0.0
     for source in sources:
-        square += source.variance * float(stdtrit(source.degrees, p / 2)) ** 2
+        if source.variance:  # 0 times an infinite quantile is NaN
+            square += source.variance * float(stdtrit(source.degrees, p / 2)) ** 2
     return math.sqrt(square)
 
 
@@ -335,6 +346,7 @@ def _p_of_zero(mean: float, sources: Sequence[Source]) -> float:
     return high
 
 
+@lru_cache(maxsize=4096)
 def t_quantile(degrees: float, confidence: float = CONFIDENCE) -> float:
     """Return the half width of a t-interval in standard errors."""
     return float(stdtrit(degrees, (1 + confidence) / 2))
@@ -345,14 +357,14 @@ def t_test_p(mean: float, error: float, degrees: float) -> float:
     return 2 * float(stdtr(degrees, -abs(mean) / error))
 
 
-def _kind(d: Floats, scale: float) -> Kind:
+def _kind(d: Sequence[float], scale: float) -> Kind:
     if len(d) == 0:
         return "none"
     if len(d) == 1:
         return "single"
-    if np.abs(d).max() <= ROUNDING * scale:
+    if max(map(abs, d)) <= ROUNDING * scale:
         return "identical"
-    if np.ptp(d) <= ROUNDING * scale:
+    if max(d) - min(d) <= ROUNDING * scale:
         return "constant"
     return "varied"
 
@@ -368,6 +380,6 @@ def _hedges(mean: float, sd: float, n: int) -> float:
     if n < 3 or not sd > 0:
         return math.nan
     degrees = n - 1
-    log_ratio = gammaln(degrees / 2) - gammaln((degrees - 1) / 2)
+    log_ratio = math.lgamma(degrees / 2) - math.lgamma((degrees - 1) / 2)
     correction = math.exp(log_ratio) / math.sqrt(degrees / 2)
     return correction * mean / sd

@@ -89,8 +89,10 @@ def _answered(request: Request, outcome: _Outcome) -> int:
         warnings.append(
             f"{request.ledger_file} has this decision already; this is its answer again"
         )
-    answer = answer_of(outcome.judged, code)
-    answer["decision"] = asdict(outcome.decision) if outcome.decision else None
+    answer = {}
+    if request.answer is not None or request.form == "json":
+        answer = answer_of(outcome.judged, code)
+        answer["decision"] = asdict(outcome.decision) if outcome.decision else None
     longer_ledger = _write(request, outcome, answer)
     for warning in warnings:
         echo(f"warning: {warning}", err=True)
@@ -182,7 +184,7 @@ def _judge(request: Request, table: pd.DataFrame, ledger: Ledger | None) -> Judg
 
 
 def _write(request: Request, outcome: _Outcome, answer: dict[str, Any]) -> Ledger | None:
-    """Append the decision to the ledger and write the answer; return the ledger with the decision.
+    """Append the decision to the ledger and write the answer if a file is named; return the ledger with the decision.
 
     Whether the answer may be written is tested before the decision is appended.
     """

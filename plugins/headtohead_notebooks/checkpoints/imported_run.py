@@ -13,6 +13,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from headtohead import files
+from headtohead.config.entries import plugins_of
 from headtohead.config.identity import run_hashes, run_identity
 from headtohead.config.loading import read_override
 from headtohead.config.project import runs_folder
@@ -187,7 +188,7 @@ def _record(imported: Imported, name: str, project: Path) -> RunRecord:
         order_invariant=is_order_invariant(config),
         pitfalls=find_pitfalls(config),
         config=config,
-        plugins=plugin_records(config, project),
+        plugins=plugin_records(plugins_of(config), project),
         data=data,
         execution=execution,
         versions=versions(),

@@ -24,7 +24,7 @@ from headtohead.model.geometry import VocabSizes, vocab_sizes
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.positional import Positional
 from headtohead.plugins.recipe import Recipe
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import find_recipe
 from headtohead.schema.run_config import DataConfig, RunConfig
 from headtohead_notebooks.checkpoints.mapping import (
     CheckpointMapping,
@@ -105,7 +105,7 @@ def read_checkpoint(
     try:
         sizes = mapping.vocabulary_sizes
         fields = mapping.fields
-        if "min_vocab_size" in current().recipe(recipe).config["model"]:
+        if "min_vocab_size" in find_recipe(recipe).config["model"]:
             fields["model.min_vocab_size"] = min(sizes.values())
         config = _configure(recipe, fields, overrides)
         model = _model(config, sizes)
@@ -123,7 +123,7 @@ def read_checkpoint(
             candidate_fields = {**fields, name: value}
             candidates.append(_configure(recipe, candidate_fields, overrides))
         config = _nearest_table(candidates, mapping, recipe)
-    vocabulary = _vocabulary(current().recipe(recipe), recipe, config, sizes, data)
+    vocabulary = _vocabulary(find_recipe(recipe), recipe, config, sizes, data)
     sha256 = file_sha256(path)
     if not vocabulary.record["data_hash"]:
         vocabulary.record["data_hash"] = sha256
@@ -134,7 +134,7 @@ def read_checkpoint(
 
 def _matching_form(path: Path, state: Mapping[str, Tensor], name: str) -> CheckpointMapping:
     """Return the mapping of the form of the recipe's checkpoints that has the names of the state dict."""
-    recipe = current().recipe(name)
+    recipe = find_recipe(name)
     if not (issubclass(recipe, NotebookRecipe) and recipe.checkpoints):
         reason = getattr(recipe, "no_checkpoint", NotebookRecipe.no_checkpoint)
         raise HeadToHeadError(f"no checkpoint of '{name}' can be imported: {reason}")

@@ -213,7 +213,7 @@ class _Collector:
         config = self.model.config
         masking = None
         if "mask" in self.head_tensors:
-            masking = config.masking.role(role).name
+            masking = config.entry("masking", role).name
         formulas_of = attention_formulas(
             part, masking, config.model.mask_value, self._pre_norm, config.model.bias
         )

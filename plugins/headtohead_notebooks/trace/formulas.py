@@ -81,7 +81,7 @@ def attention_formulas(
     queries_from = block_input(pre_norm)
     keys_from = queries_from
     memory = ""
-    if not part.self_attention:
+    if not part.is_self_attention:
         keys_from = "Y"
         memory = "; Y is the output of the encoder"
 

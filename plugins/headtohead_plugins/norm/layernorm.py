@@ -20,7 +20,7 @@ class LayerNorm(Norm):
 
     def forward(self, x: Tensor) -> Tensor:
         """Compute gain and bias in the kernel where all tokens have the same ones."""
-        if self.context.members > 1:
+        if len(self.weight) > 1:
             return super().forward(x)
         gain = self.weight.view(-1)
         bias = None

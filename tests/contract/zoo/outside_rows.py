@@ -7,7 +7,7 @@ from pathlib import Path
 from contract.zoo import outside
 from headtohead.errors import HeadToHeadError
 from headtohead.model.precision import one_thread
-from headtohead.plugins.registry import current, require_override, use_files
+from headtohead.plugins.registry import find_entry, require_override, use_files
 from headtohead.testing import INVARIANTS, Subject
 from headtohead.testing.checks.configurations import check_configurations
 from headtohead.testing.checks.examination import worst_verdict
@@ -75,7 +75,7 @@ def check_outcome(fault, file):
     with separate_registry():
         try:
             use_files([file])
-            entry = current().find(fault.family, "own")
+            entry = find_entry(fault.family, "own")
             require_override(entry)
         except HeadToHeadError:
             return "at import"

@@ -9,7 +9,7 @@ import pytest
 
 from headtohead.data import PreparedData
 from headtohead.plugins.dataset import Corpus
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import find_dataset
 from made import case_table, refused
 
 Prepare = Callable[..., PreparedData]
@@ -163,7 +163,7 @@ def test_examples_are_distinct_and_parts_disjoint(name: str, prepared: Prepare) 
 
 @case_table("name", TRUTH, default=2)
 def test_split_length_trains_up_to_l_and_tests_up_to_twice_l(name: str, prepared: Prepare) -> None:
-    longest = current().dataset(name).Options().longest  # type: ignore[attr-defined]
+    longest = find_dataset(name).Options().longest  # type: ignore[attr-defined]
     data = prepared(name, split="length", options={"test_each": 40, "size": SIZE})
     splits = data.splits
     lengths = {
@@ -273,9 +273,8 @@ def test_impossible_options_are_refused_in_one_line(
 
 
 def test_a_task_of_another_package_is_generated_again_because_it_may_read_files(tmp_path):
-    own = type("Own", (current().dataset("copy"),), {"__module__": "mine"})
+    own = type("Own", (find_dataset("copy"),), {"__module__": "mine"})
     keys = [
-        dataset.cache_key(own.Options(), "iid", tmp_path)
-        for dataset in (own, current().dataset("copy"))
+        dataset.cache_key(own.Options(), "iid", tmp_path) for dataset in (own, find_dataset("copy"))
     ]
     assert [key is None for key in keys] == [True, False]

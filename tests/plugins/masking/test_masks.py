@@ -7,7 +7,7 @@ from headtohead.data.vocabulary import EOS
 from headtohead.model.decoding import greedy, is_causal
 from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.plugin import Masking, Options
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import find_masking
 from headtohead.testing import Subject, tiny_config
 from headtohead.testing.invariants.decoding import naive_greedy
 from headtohead.testing.invariants.masks import masks_have_their_declared_properties
@@ -26,7 +26,7 @@ OPTIONS = {"window": {"width": 2}, "prefix": {"length": 3}}
 
 
 def masking(name, **options):
-    entry = current().masking(name)
+    entry = find_masking(name)
     return entry(entry.Options(**(options or OPTIONS.get(name, {}))))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from headtohead.analysis.findings.finding import MAX_NAMED, Sentence, caution, note, titles
 from headtohead.analysis.study import Analysis, LooksStatus
 from headtohead.config.labels import listed
+from headtohead.config.labels import text as value_text
 from headtohead.storage.metrics import counted
 
 EQUAL = "{variant} and {trained} are the same by construction; they were trained once."
@@ -31,8 +32,8 @@ def equal_by_construction(analysis: Analysis) -> Iterator[Sentence]:
 
 
 EDGE = (
-    "The best value of {fields} for {variants} is at the edge of the sweep; a better one may lie outside. Add values "
-    "to tune."
+    "The best value of {fields} for {variants} is at the edge of the sweep or beyond; a better one may lie outside. "
+    "Add values to tune."
 )
 
 
@@ -58,10 +59,39 @@ COARSE = "The sweep may have missed the best setting of a variant: {reason}."
 
 @caution
 def coarse_sweep(analysis: Analysis) -> Iterator[Sentence]:
-    """Caution if the sweep has too few values or seeds."""
+    """Caution if the sweep has too few values."""
     tuning = analysis.frames.record.tuning
     if tuning and tuning.coarse:
         yield Sentence(COARSE.format(reason=tuning.coarse))
+
+
+ONE_TUNING_SEED = (
+    "Each value of {fields} was tried with one seed, so intervals leave out that other seeds could have chosen other "
+    "values. Set tune_seeds: 2."
+)
+
+
+@caution
+def tuned_with_one_seed(analysis: Analysis) -> Iterator[Sentence]:
+    """Caution if a single seed chose the tuned values."""
+    tuning = analysis.frames.record.tuning
+    if tuning and tuning.variants and len(tuning.seeds) == 1:
+        yield Sentence(ONE_TUNING_SEED.format(fields=listed(tuning.fields)))
+
+
+OTHER_LENGTH = (
+    "The values of {fields} were chosen with train.epochs {epochs}, which is not the length of this study; others can "
+    "be better at its length. Leave out tune_epochs."
+)
+
+
+@caution
+def tuned_at_another_length(analysis: Analysis) -> Iterator[Sentence]:
+    """Caution if the tuning runs had another length than those that are compared."""
+    tuning = analysis.frames.record.tuning
+    if tuning and tuning.epochs is not None:
+        text = OTHER_LENGTH.format(fields=listed(tuning.fields), epochs=value_text(tuning.epochs))
+        yield Sentence(text)
 
 
 LATE_LOOKS = (

@@ -22,6 +22,8 @@ RULES: tuple[Rule, ...] = (
     verdicts.no_positive_control,
     design.tuned_at_the_edge,
     design.coarse_sweep,
+    design.tuned_with_one_seed,
+    design.tuned_at_another_length,
     scores.below_nearest_neighbour,
     scores.below_most_frequent_target,
     scores.below_bigram,

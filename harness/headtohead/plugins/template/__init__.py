@@ -15,7 +15,7 @@ from string import Template
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.files import writing
 from headtohead.plugins.families import FAMILIES
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import current, find_entry
 
 TEMPLATES = {
     family.name: family.template for family in FAMILIES.values() if family.template is not None
@@ -60,7 +60,7 @@ def write_package(family: str, name: str, folder: Path) -> list[Path]:
 def _package_files(family: str, name: str) -> dict[str, str]:
     """Return the text of every file by its name."""
     template = TEMPLATES[family]
-    entry = current().find(family, template.entry).entry
+    entry = find_entry(family, template.entry).entry
     # The prefix avoids clashes with packages such as torch, the family those with classes such as Tensor.
     module = f"h2h_{name.replace('-', '_')}"
     class_name = "".join(part.capitalize() for part in (*name.split("-"), *family.split("_")))

@@ -54,7 +54,7 @@ def _use_log_scale(axes: Axes) -> None:
 
 
 def sweep_figure(analysis: Analysis) -> Figure | None:
-    """Draw the score of every variant against the swept number, a panel per size, the best setting as a star.
+    """Draw the score of every variant against the swept number, a panel per size, the chosen value as a star.
 
     The bars are one standard deviation over seeds on both sides. None without a sweep.
     """
@@ -72,8 +72,8 @@ def sweep_figure(analysis: Analysis) -> Figure | None:
         grid = figure.subplots(num_rows, num_columns, sharey=True, squeeze=False).ravel()
         for axes, panel in zip(grid, panels, strict=False):
             for number, name in enumerate(names):
-                is_line = (sweep.rows["variant"] == name) & (sweep.rows["panel"] == panel)
-                _draw_sweep(axes, sweep.rows[is_line], number, name)
+                rows = _of_line(sweep.rows, name, panel)
+                _draw_sweep(axes, rows, _of_line(sweep.chosen, name, panel), number)
             axes.set_title(panel)
             if values[0] > 0:
                 axes.set_xscale("log")
@@ -87,8 +87,16 @@ def sweep_figure(analysis: Analysis) -> Figure | None:
     return figure
 
 
-def _draw_sweep(axes: Axes, rows: pd.DataFrame, number: int, name: str) -> None:
+def _of_line(rows: pd.DataFrame, variant: str, panel: str) -> pd.DataFrame:
+    """Return the rows of a variant in a panel."""
+    return rows[(rows["variant"] == variant) & (rows["panel"] == panel)]
+
+
+def _draw_sweep(axes: Axes, rows: pd.DataFrame, chosen: pd.DataFrame, number: int) -> None:
     """Draw the scores of a variant over the swept values; ``number`` chooses colour and line."""
+    if rows.empty:
+        return
+    name = rows["variant"].iloc[0]
     colour = style.PALETTE[number % len(style.PALETTE)]
     line = ("-", "--", ":")[number // len(style.PALETTE) % 3]
     axes.errorbar(
@@ -100,7 +108,7 @@ def _draw_sweep(axes: Axes, rows: pd.DataFrame, number: int, name: str) -> None:
         color=colour,
         linewidth=1.5,
     )
-    star = rows[rows["best"]].head(1)
+    star = chosen.head(1)
     axes.plot(star["x"], star["mean"], "*", markersize=11, color=colour, linewidth=1.5)
 
 

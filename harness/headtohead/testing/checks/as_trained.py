@@ -19,7 +19,7 @@ from headtohead.model.quirks import key_sides
 from headtohead.planning.lookup import PlannedRun
 from headtohead.planning.plan import Plan
 from headtohead.planning.stacking import training_bytes
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import find_masking
 from headtohead.schema.run_config import RunConfig, changed
 from headtohead.storage.metrics import counted
 from headtohead.testing.checks.clock import Clock
@@ -315,9 +315,9 @@ def hides_future(config: RunConfig) -> bool:
     roles = ["decoder"]
     if "cross" in config.roles and key_sides(config)["cross"] == "target":
         roles.append("cross")
-    patterns = [(role, chosen) for role in roles for chosen in config.masking.role(role).pattern]
+    patterns = [(role, chosen) for role in roles for chosen in config.pattern("masking", role)]
     return all(
-        hides(current().masking(chosen.name)(chosen.options), "future", role)
+        hides(find_masking(chosen.name)(chosen.options), "future", role)
         for role, chosen in patterns
     )
 

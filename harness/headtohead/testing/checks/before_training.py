@@ -13,7 +13,7 @@ from headtohead import files
 from headtohead.config.entries import names_of, outside_entries, watched_entries
 from headtohead.config.versions import versions
 from headtohead.errors import HeadToHeadError
-from headtohead.model.members import shape
+from headtohead.model.members import shape_key
 from headtohead.model.plugin_errors import plugin_errors
 from headtohead.model.precision import one_thread
 from headtohead.planning.compatibility import find_incompatibility
@@ -185,7 +185,7 @@ def stack_key(stack: PlannedStack) -> str:
         for config in stack.configs
     }
     content = [
-        shape(config),
+        shape_key(config),
         sorted(kinds),
         stack.data.data_hash,
         _sources(stack.configs),

@@ -13,7 +13,7 @@ from typing import Any
 from headtohead.model.geometry import only_length
 from headtohead.planning.compatibility import find_incompatibility
 from headtohead.plugins.families import COMPONENTS
-from headtohead.plugins.registry import Registered, current
+from headtohead.plugins.registry import Registered, current, find_entry
 from headtohead.schema.run_config import DataConfig, RunConfig, VocabularyConfig, changed
 from headtohead.testing import tiny_config
 from headtohead.testing.subject import LONGEST
@@ -92,7 +92,7 @@ def role_variants(family: str, name: str) -> list[tuple[str, dict[str, Any]]]:
     defaults = _default_names(family)
     roles = list(defaults)
     if family == "masking":
-        by_role = current().find(family, name).entry.role_defaults
+        by_role = find_entry(family, name).entry.role_defaults
         roles = [role for role in defaults if by_role.get(role, name) == name]
     variants: list[tuple[str, dict[str, Any]]] = []
     variants.append(("every role", {**defaults, **dict.fromkeys(roles, name)}))

@@ -14,7 +14,7 @@ from headtohead.config.source_location import Source, SourceLocation
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.plugins.families import COMPONENTS
 from headtohead.plugins.importing import plugin_files
-from headtohead.plugins.registry import Registered, current
+from headtohead.plugins.registry import Registered, current, find_entry
 from headtohead.schema.run_config import DataConfig, RunConfig
 
 CHECKED_FAMILIES = (*COMPONENTS, "recipe", "dataset")
@@ -92,7 +92,7 @@ def _entries_named(name: str, checked: Sequence[Registered]) -> list[Registered]
             )
     family, _, bare = name.partition("/")
     if family in CHECKED_FAMILIES and bare:
-        current().find(family, bare)  # its error has the remedy
+        find_entry(family, bare)  # its error has the remedy
     if name.endswith(".py"):
         raise HeadToHeadError(f"unknown name '{name}'; type h2h check --plugin {name}")
     candidates = [entry.name for entry in checked]

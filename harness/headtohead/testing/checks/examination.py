@@ -13,7 +13,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.model.precision import one_thread
 from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.plugins.dataset import Dataset
-from headtohead.plugins.registry import Registered, current, require_override
+from headtohead.plugins.registry import Registered, current, find_dataset, require_override
 from headtohead.schema.run_config import DataConfig
 from headtohead.storage.experiment import Pitfall
 from headtohead.testing import INVARIANTS, Invariant, Subject, Verdict
@@ -105,7 +105,7 @@ class MissingFilesError(HeadToHeadError):
 
 def require_files(config: DataConfig, cache: Path) -> None:
     """Raise MissingFilesError unless the files of a dataset are available without a download."""
-    dataset = current().dataset(config.dataset)
+    dataset = find_dataset(config.dataset)
     if dataset.cache_key.__func__ is Dataset.cache_key.__func__:  # type: ignore[attr-defined]
         return  # without a cache key, the dataset is generated or ships with its plugin
     split = loaded_split(dataset, config.split)
@@ -210,7 +210,7 @@ def _dataset_subject(entry: Registered, cache: Path, overrides: Sequence[str]) -
     config = dataset_config(entry.name, overrides)
     try:
         require_files(config, cache)
-        dataset = current().dataset(entry.name)
+        dataset = find_dataset(entry.name)
         return DatasetSubject.load(entry.name, dataset, config.options, cache / "downloads")
     except HeadToHeadError:
         raise

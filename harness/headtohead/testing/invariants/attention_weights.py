@@ -84,7 +84,7 @@ def queries_depend_on_exactly_the_visible_keys(subject: Subject, role: str) -> V
     mask = subject.mask(role)
     if not attention.style.projects:
         return does_not_apply("the style masks its inputs itself")
-    if attention.self_attention and overrides(attention.style, Attention, "mix_tokens"):
+    if attention.is_self_attention and overrides(attention.style, Attention, "mix_tokens"):
         return does_not_apply("the style mixes tokens before attention")
     x, memory = subject.activations(role)
     context = subject.attention_context(role, mask=mask)
@@ -97,7 +97,7 @@ def queries_depend_on_exactly_the_visible_keys(subject: Subject, role: str) -> V
         changes.append((after - before).abs().amax(-1))
     change = torch.stack(changes, dim=-1)
     is_other = torch.ones_like(mask)
-    if attention.self_attention:
+    if attention.is_self_attention:
         is_other = is_other & ~torch.eye(mask.shape[-1], dtype=torch.bool)
     has_key = mask.any(-1, keepdim=True)
     if attention.style.position_dependent or "content_bias" in subject.positional(role).mechanisms:
@@ -273,7 +273,7 @@ def weights_times_values_are_the_output(subject: Subject, role: str) -> Verdict:
         added = subject.positional(role).values(weights, *positions, role, layer)
         if added is not None:
             outputs = outputs + added
-        if attention.self_attention:
+        if attention.is_self_attention:
             x = style.mix_tokens(x)
         outputs = style.post_heads(outputs, x, values)
     joined = torch.cat(list(outputs.unbind(2)), dim=-1)

@@ -105,7 +105,7 @@ def _query_norms_without_queries(model: Transformer) -> frozenset[str]:
     for layer, block in enumerate(model.decoder):
         assert isinstance(block, DecoderLayer)
         has_queries = block.cross.context.geometry.key_width or not block.cross.style.projects
-        if has_queries or block.cross.self_attention or not block.cross_branch.pre:
+        if has_queries or block.cross.is_self_attention or not block.cross_branch.is_pre_norm:
             continue
         prefix = f"decoder.{layer}.cross_branch.norm."
         names |= {name for name, _ in model.named_parameters() if name.startswith(prefix)}

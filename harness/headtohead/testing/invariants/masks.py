@@ -34,7 +34,7 @@ def _as_declared(subject: Subject, role: str, queries: int, keys: int, lengths: 
     masking = subject.masking(role)
     # Broadcasting can accept a transposed or too small mask.
     columns = keys
-    if queries == keys and not subject.attention(role).self_attention:
+    if queries == keys and not subject.attention(role).is_self_attention:
         columns = keys + 1
     raw = masking.mask(role, torch.arange(queries), torch.arange(columns), lengths)
     if raw is not None:
@@ -150,7 +150,7 @@ def _no_pair(wrong: Tensor, mask: Tensor, lengths: Tensor, quantity: str) -> Ver
 def _sizes(subject: Subject, role: str) -> tuple[int, int, Tensor]:
     """Return the numbers of queries and keys, and lengths of the side that the keys come from."""
     queries, keys = subject.times(role)
-    if subject.attention(role).self_attention:
+    if subject.attention(role).is_self_attention:
         queries = keys
     keys += MASK_TIME
     return queries + MASK_TIME, keys, _lengths_up_to(keys)

@@ -74,7 +74,7 @@ def _attention_parameters(subject: Subject, role: str) -> int:
     style = attention.style
     layers = [part for part in subject.model.attentions if part.context.role == role]
     projections = 0
-    if attention.self_attention and overrides(style, Attention, "project"):
+    if attention.is_self_attention and overrides(style, Attention, "project"):
         projections = _count(attention.output)
     elif style.projects:
         projections = attention.context.geometry.parameters(config.d_model, config.bias)

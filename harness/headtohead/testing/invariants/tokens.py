@@ -180,7 +180,7 @@ def _if_padding_is_hidden(subject: Subject, change: Tensor, quantity: str) -> Ve
     roles = []
     for role in subject.roles:
         # In self-attention, padding keys are later than every non-padding query.
-        in_future = subject.attention(role).self_attention and subject.hides("future", role)
+        in_future = subject.attention(role).is_self_attention and subject.hides("future", role)
         is_used = role != "encoder" or subject.model.attends_to_source
         if is_used and not (in_future or subject.hides("padding", role)):
             roles.append(role)

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from headtohead.model.members import shape
+from headtohead.model.members import shape_key
 from headtohead.schema.run_config import RunConfig, changed
 from headtohead.storage.stack import ResumePoints
 from headtohead.testing.invariant import invariant
@@ -60,7 +60,7 @@ def unlike(config: RunConfig) -> RunConfig:
     encoding = "sinusoidal" if config.positional.encoder.name == "none" else "none"
     positional = tiny_config(encoding).positional
     with_positional = other.model_copy(update={"positional": positional})
-    if shape(with_positional) == shape(config):
+    if shape_key(with_positional) == shape_key(config):
         return with_positional
     return other
 

@@ -1,0 +1,1 @@
+"""How the values of tuned fields are chosen: settings, sweep, widening, curve and choice."""

@@ -1,0 +1,216 @@
+"""Choose a setting from the scores of tuning runs.
+
+With one tuned number above 0, four values and two seeds, the minimum of a parabola in the logarithm of the value is
+chosen, if the parabola holds. Otherwise the two best settings are trained with further seeds, and the best mean of all
+their seeds is chosen. A setting with a diverged run is never chosen and is no point of a parabola.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import JsonValue
+
+from headtohead.planning.tuning.curve import (
+    LACK_OF_FIT_LEVEL,
+    MIN_VALUES,
+    Bools,
+    Fits,
+    Floats,
+    fit_parabolas,
+)
+from headtohead.storage.tuning import TUNING_METRIC, Rule, TrialRecord
+from headtohead_judge.numbers import show_p
+
+FURTHER_SEEDS = 4
+"""Number of seeds that the two best settings get if no parabola holds."""
+
+DIGITS = 3
+"""Significant digits of a chosen minimum."""
+
+SEVERAL_FIELDS = "several fields are tuned"
+NO_NUMBERS = "not all values are numbers above 0"
+FEW_VALUES = "fewer than {least} values have no diverged run"
+NO_MINIMUM = "the parabola has no minimum"
+LACK_OF_FIT = "the parabola does not fit, p {p}"
+OUTSIDE = "the minimum of the parabola is outside the values"
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The choices from tables of losses of the same settings.
+
+    Attributes:
+        by_curve: ``[...]``, whether the minimum of the parabola is chosen.
+        minimum: ``[...]``, the logarithm of the value at the minimum; NaN without a parabola or a minimum.
+        best: ``[...]``, the index of the setting that the means choose, where the parabola does not.
+        candidates: ``[..., 2]``, the indices of the two best settings of the seeds of the sweep, the best first.
+        fits: The parabolas; None if none can be fitted.
+    """
+
+    by_curve: Bools
+    minimum: Floats
+    best: NDArray[np.intp]
+    candidates: NDArray[np.intp]
+    fits: Fits | None
+
+
+def choose_from(numbers: Sequence[float] | None, losses: Floats, further: Floats) -> Choices:
+    """Choose from each table of losses.
+
+    Args:
+        numbers: The tuned value of each setting; None if it is no single number above 0.
+        losses: ``[..., setting, seed]`` of the seeds of the sweep, finite.
+        further: ``[..., setting, seed]`` of further seeds; NaN where there is no run. They count for a candidate
+            only if both candidates have them.
+    """
+    shape = losses.shape[:-2]
+    candidates = np.argsort(losses.mean(axis=-1), axis=-1, kind="stable")[..., :2]
+    rows = candidates[..., None]
+    losses_of_two = np.take_along_axis(losses, rows, axis=-2)
+    further_of_two = np.take_along_axis(further, rows, axis=-2)
+    all_of_two = np.concatenate([losses_of_two, further_of_two], axis=-1)
+    have_further = np.isfinite(further_of_two.sum(axis=(-2, -1)))[..., None]
+    means = np.where(have_further, all_of_two.mean(axis=-1), losses_of_two.mean(axis=-1))
+    first_or_second = means.argmin(axis=-1)[..., None]
+    best = np.take_along_axis(candidates, first_or_second, axis=-1)[..., 0]
+    if numbers is None or len(numbers) < MIN_VALUES or losses.shape[-1] < 2:
+        never = np.zeros(shape, dtype=np.bool_)
+        return Choices(never, np.full(shape, np.nan), best, candidates, None)
+    order = np.argsort(numbers)
+    fits = fit_parabolas(np.asarray(numbers)[order], losses[..., order, :])
+    return Choices(fits.hold & fits.are_inside, fits.minimum, best, candidates, fits)
+
+
+@dataclass(frozen=True)
+class Table:
+    """The losses of the settings of a variant that have no diverged run.
+
+    Attributes:
+        trials: The settings, in the order of the sweep.
+        numbers: Their values, or None; see `choose_from`.
+        why_no_numbers: Why ``numbers`` is None; empty if it is not.
+        num_seeds: The number of seeds of the sweep.
+    """
+
+    trials: tuple[TrialRecord, ...]
+    numbers: tuple[float, ...] | None
+    why_no_numbers: str
+    num_seeds: int
+
+    @classmethod
+    def of(cls, tried: Sequence[TrialRecord], num_seeds: int) -> Table:
+        """Return the table of the tried settings of a variant, each with the runs of all seeds of the sweep.
+
+        A setting of which a further seed diverged is left out too.
+        """
+        finite = [trial for trial in tried if trial.mean is not None]
+        fields = list(tried[0].values)
+        if len(fields) > 1:
+            return cls(tuple(finite), None, SEVERAL_FIELDS, num_seeds)
+        (field,) = fields
+        if not all(_is_above_zero(trial.values[field]) for trial in tried):
+            return cls(tuple(finite), None, NO_NUMBERS, num_seeds)
+        numbers = tuple(float(str(trial.values[field])) for trial in finite)
+        return cls(tuple(finite), numbers, "", num_seeds)
+
+    def scores(self, metric: str) -> Floats:
+        """Return ``[setting, seed]``: the scores of the seeds of the sweep in a metric, NaN where there is none."""
+        rows = [trial.scores(metric)[: self.num_seeds] for trial in self.trials]
+        return np.array(rows, dtype=np.float64)
+
+    def further_scores(self, metric: str) -> Floats:
+        """Return ``[setting, seed]``: the scores of further seeds in a metric, NaN where there is none."""
+        table = np.full((len(self.trials), FURTHER_SEEDS), np.nan)
+        for row, trial in enumerate(self.trials):
+            scores = trial.scores(metric)[self.num_seeds :]
+            table[row, : len(scores)] = scores
+        return table
+
+
+def _is_above_zero(value: JsonValue) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and float(str(value)) > 0
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The setting of a variant that its tuning runs choose.
+
+    Attributes:
+        rule: The rule that chose.
+        reason: Why the minimum of the parabola is not chosen; empty if it is, and with a single seed or setting.
+        values: The chosen value of each field.
+        candidates: The two best settings of the seeds of the sweep, which get further seeds; empty with other rules.
+        fits: The parabola; None if none can be fitted.
+        outside: −1 if the minimum of a parabola that fits is below all values, 1 if it is above them, else 0.
+    """
+
+    rule: Rule
+    reason: str
+    values: Mapping[str, JsonValue]
+    candidates: tuple[TrialRecord, ...] = ()
+    fits: Fits | None = None
+    outside: int = 0
+
+
+def choose(tried: Sequence[TrialRecord], num_seeds: int) -> Choice:
+    """Choose the setting of a variant.
+
+    Of equal settings, the first is chosen. If all settings have a diverged run, so does the first, which is chosen.
+
+    Args:
+        tried: Its settings with the runs of all seeds of the sweep.
+        num_seeds: The number of seeds of the sweep.
+    """
+    table = Table.of(tried, num_seeds)
+    if len(table.trials) < 2:
+        chosen = (*table.trials, *tried)[0]
+        return Choice(Rule.ONE_SETTING, "", chosen.values)
+    losses = table.scores(TUNING_METRIC)
+    choices = choose_from(table.numbers, losses, table.further_scores(TUNING_METRIC))
+    best = table.trials[int(choices.best)]
+    if num_seeds == 1:
+        return Choice(Rule.ONE_SEED, "", best.values)
+    if bool(choices.by_curve):
+        (field,) = best.values
+        minimum = _rounded(float(np.exp(choices.minimum)), best.values[field])
+        return Choice(Rule.CURVE, "", {field: minimum}, fits=choices.fits)
+    candidates = tuple(table.trials[index] for index in choices.candidates.tolist())
+    return Choice(
+        Rule.MORE_SEEDS,
+        _why_no_curve(table, choices.fits),
+        best.values,
+        candidates,
+        choices.fits,
+        _outside(choices.fits),
+    )
+
+
+def _rounded(value: float, example: JsonValue) -> float:
+    """Return a value with three significant digits; a whole number if the example is one."""
+    rounded = float(f"{value:.{DIGITS}g}")
+    return round(rounded) if isinstance(example, int) else rounded
+
+
+def _why_no_curve(table: Table, fits: Fits | None) -> str:
+    """Return why the minimum of the parabola is not chosen."""
+    if table.numbers is None:
+        return table.why_no_numbers
+    if fits is None:
+        return FEW_VALUES.format(least=MIN_VALUES)
+    if fits.coefficients[2] <= 0:
+        return NO_MINIMUM
+    if fits.lack_of_fit_p < LACK_OF_FIT_LEVEL:
+        return LACK_OF_FIT.format(p=show_p(float(fits.lack_of_fit_p)))
+    return OUTSIDE
+
+
+def _outside(fits: Fits | None) -> int:
+    """Return on which side of the values the minimum of a parabola that fits is."""
+    if fits is None or not fits.hold or fits.are_inside:
+        return 0
+    return -1 if fits.minimum < np.log(fits.centre) else 1

@@ -1,0 +1,138 @@
+"""Parabolas in the logarithm of a tuned value, fitted to the scores of its tuning runs.
+
+The scores of a seed share an additive effect (a block), so that an easy seed does not shift the minimum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import fdtrc
+
+from headtohead.storage.tuning import Curve
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+MIN_VALUES = 4
+"""Number of values from which a parabola is fitted, so that its lack of fit can be tested."""
+
+LACK_OF_FIT_LEVEL = 0.05
+"""A parabola with a smaller p-value of the F-test for lack of fit does not choose."""
+
+ROUNDING = 1e-12
+"""Deviations that are a smaller part of the scores are rounding errors."""
+
+
+@dataclass(frozen=True)
+class Fits:
+    """Parabolas through tables of scores at the same values.
+
+    Attributes:
+        values: The values, ascending, above 0.
+        centre: The value at which ``u = ln(value / centre)`` is 0, the geometric mean of the values.
+        coefficients: ``[..., 3]``, offset, slope and curvature of each table.
+        lack_of_fit_p: ``[...]``, the p-values of the F-tests for lack of fit.
+        residual_sd: ``[...]``, the standard deviations around parabola and effects of seeds.
+        degrees: The degrees of freedom of ``residual_sd``.
+    """
+
+    values: Floats
+    centre: float
+    coefficients: Floats
+    lack_of_fit_p: Floats
+    residual_sd: Floats
+    degrees: int
+
+    @property
+    def minimum(self) -> Floats:
+        """``[...]``, the logarithm of the value at each minimum; NaN for a parabola without a minimum."""
+        slope = self.coefficients[..., 1]
+        curvature = self.coefficients[..., 2]
+        has_minimum = curvature > 0
+        exponents = np.full(curvature.shape, np.nan)
+        np.divide(-slope, 2 * curvature, out=exponents, where=has_minimum)
+        minimum: Floats = np.log(self.centre) + exponents
+        return minimum
+
+    @property
+    def hold(self) -> Bools:
+        """``[...]``, whether each parabola has a minimum and passes the test for lack of fit."""
+        passes: Bools = self.lack_of_fit_p >= LACK_OF_FIT_LEVEL
+        return passes & (self.coefficients[..., 2] > 0)
+
+    @property
+    def are_inside(self) -> Bools:
+        """``[...]``, whether each minimum is between the smallest and the largest value."""
+        inside: Bools = (self.minimum > np.log(self.values[0])) & (
+            self.minimum < np.log(self.values[-1])
+        )
+        return inside
+
+    def at(self, logarithms: Floats) -> Floats:
+        """Return the parabola of a single table at logarithms of values."""
+        exponents = logarithms - np.log(self.centre)
+        offset, slope, curvature = self.coefficients
+        scores: Floats = offset + slope * exponents + curvature * exponents**2
+        return scores
+
+    @property
+    def record(self) -> Curve:
+        """The parabola of a single table."""
+        offset, slope, curvature = self.coefficients.tolist()
+        return Curve(
+            centre=self.centre,
+            offset=offset,
+            slope=slope,
+            curvature=curvature,
+            lack_of_fit_p=float(self.lack_of_fit_p),
+            residual_sd=float(self.residual_sd),
+            degrees=self.degrees,
+        )
+
+
+def fit_parabolas(values: Floats, scores: Floats) -> Fits:
+    """Fit a parabola to each table of scores by least squares, with an additive effect of each seed.
+
+    The lack of fit is the variance of the means of the values around the parabola; it is tested against the variance
+    within values that the effects of seeds leave.
+
+    Args:
+        values: ``[value]``, at least `MIN_VALUES` numbers above 0, ascending.
+        scores: ``[..., value, seed]``, finite, of at least two seeds.
+    """
+    num_values, num_seeds = scores.shape[-2:]
+    logarithms = np.log(values)
+    exponents = logarithms - logarithms.mean()
+    design = np.stack([np.ones(num_values), exponents, exponents**2], axis=1)
+    # Every seed has every value, so the effects of seeds do not change the fit to the means of the values.
+    means = scores.mean(axis=-1)
+    coefficients = means @ np.linalg.pinv(design).T
+    around_parabola = means - coefficients @ design.T
+    lack_of_fit = num_seeds * (around_parabola**2).sum(axis=-1)
+    residuals = within_values(scores)
+    within = (residuals**2).sum(axis=(-2, -1))
+    lack_degrees = num_values - 3
+    within_degrees = (num_values - 1) * (num_seeds - 1)
+    smallest = ((ROUNDING * scores) ** 2).sum(axis=(-2, -1))
+    ratio = (lack_of_fit / lack_degrees) / (np.maximum(within, smallest) / within_degrees)
+    p = np.where(lack_of_fit <= smallest, 1.0, fdtrc(lack_degrees, within_degrees, ratio))
+    degrees = lack_degrees + within_degrees
+    return Fits(
+        values=values,
+        centre=float(np.exp(logarithms.mean())),
+        coefficients=coefficients,
+        lack_of_fit_p=p,
+        residual_sd=np.sqrt((lack_of_fit + within) / degrees),
+        degrees=degrees,
+    )
+
+
+def within_values(scores: Floats) -> Floats:
+    """Return the scores without the means of values and seeds: ``[..., value, seed]``, in sum 0 for each of them."""
+    of_value = scores.mean(axis=-1, keepdims=True)
+    of_seed = scores.mean(axis=-2, keepdims=True)
+    residuals: Floats = scores - of_value - of_seed + scores.mean(axis=(-2, -1), keepdims=True)
+    return residuals

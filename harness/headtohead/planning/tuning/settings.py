@@ -1,0 +1,202 @@
+"""The settings that a sweep of ``tune`` tries: the values of the file, or those around the value of the baseline."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from headtohead.config.builder import SECTION_ENTRIES, assignment_order
+from headtohead.config.labels import Scalar, label_at, text
+from headtohead.config.loading import LoadedExperiment
+from headtohead.config.source_location import SourceLocation
+from headtohead.config.validation_errors import find_field
+from headtohead.planning.between import END, START
+from headtohead.planning.design import Axes, Design, Written
+from headtohead.schema.experiment_file import AUTO_FACTORS
+from headtohead.schema.run_config import (
+    MEMBER_FIELDS,
+    SHORTHANDS,
+    ModelConfig,
+    RunConfig,
+    TrainConfig,
+    changed,
+)
+
+Field = tuple[str, str]
+"""Section and name of a configuration field."""
+
+MAX_FACTOR = 2**10
+"""Largest factor between the baseline's value and a value of ``auto``."""
+
+
+@dataclass(frozen=True)
+class TuningSetting:
+    """A setting of the sweep: its value by field, and the fields to change by section."""
+
+    values: Mapping[str, Scalar]
+    changes: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def name(self) -> str:
+        """The setting as a short label."""
+        return ", ".join(f"{_last(path)} {text(value)}" for path, value in self.values.items())
+
+    @property
+    def slug(self) -> str:
+        """The setting as part of a slug."""
+        return "-".join(f"{_last(path)}-{text(value)}" for path, value in self.values.items())
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the fields can have these values."""
+        try:
+            ModelConfig.model_validate(self.changes.get("model", {}))
+            TrainConfig.model_validate(self.changes.get("train", {}))
+        except ValidationError:
+            return False
+        return True
+
+    def apply(self, config: RunConfig) -> RunConfig:
+        """Return the configuration with this setting."""
+        return changed(config, **self.changes)
+
+    def with_value(self, path: str, value: float) -> TuningSetting:
+        """Return a setting with another number of a field, rounded to a whole number if the field has one.
+
+        Other tuned fields of a shorthand keep their values.
+        """
+        fields = _fields_of(path)
+        for tuned_path in self.values:
+            if _fields_of(tuned_path) < _fields_of(path):
+                fields = fields - _fields_of(tuned_path)
+        number = _like(self.values[path], value)
+        changes = {section: dict(values) for section, values in self.changes.items()}
+        for section, name in fields:
+            changes[section][name] = _like(changes[section][name], number)
+        return TuningSetting({**self.values, path: number}, changes)
+
+
+def _last(path: str) -> str:
+    return path.rpartition(".")[2]
+
+
+def settings_of(loaded: LoadedExperiment, design: Design) -> tuple[TuningSetting, ...]:
+    """Return the settings of the experiment file's ``tune`` section.
+
+    Raises:
+        HeadToHeadError: For a field that cannot be tuned or an invalid value, with its location in the file.
+    """
+    tune = loaded.file.tune
+    assert tune is not None
+    location = loaded.location("tune")
+    for path in tune:
+        _refuse_field(path, design, location.child(path))
+    if not tune:
+        raise location.error("tune has no field; add one, such as train.lr: [0.001, 0.003]")
+    axes = Axes(loaded)
+    choices = []
+    for path, values in tune.items():
+        listed = _around(design, path, location) if values == "auto" else values
+        choices.append(axes.choices({path: listed}, location))
+    settings: dict[tuple[Scalar, ...], TuningSetting] = {}
+    for parts in itertools.product(*choices):
+        written: dict[str, Written] = {}
+        for part in parts:
+            written |= part
+        builder = design.start.copy()
+        for path in sorted(written, key=assignment_order):
+            builder.assign(tuple(path.split(".")), *written[path])
+        setting = _setting(builder.build(), tune)
+        # Values that are written differently but equal are one setting.
+        settings.setdefault(tuple(setting.values.values()), setting)
+    return tuple(settings.values())
+
+
+def _setting(config: RunConfig, paths: Iterable[str]) -> TuningSetting:
+    """Return the setting that a configuration has in the tuned fields."""
+    labels = {}
+    changes: dict[str, dict[str, Any]] = {}
+    for path in paths:
+        labels[path] = label_at(config, tuple(path.split(".")))
+        for section, name in _fields_of(path):
+            changes.setdefault(section, {})[name] = _value_of(config, (section, name))
+    return TuningSetting(labels, changes)
+
+
+def _refuse_field(path: str, design: Design, location: SourceLocation) -> None:
+    """Raise if a field cannot be tuned, or if the design compares its values."""
+    allowed = ["model.dropout"]
+    for section, names in MEMBER_FIELDS.items():
+        allowed += [f"{section}.{name}" for name in names]
+    is_option = tuple(path.split(".")[:2]) in SECTION_ENTRIES
+    if path not in allowed and not is_option:
+        field = find_field(path)
+        hint = f"; use one of {', '.join(sorted(allowed))}"
+        if field in allowed:
+            hint = f"; did you mean '{field}'?"
+        raise location.error(f"'{path}' cannot be tuned{hint}")
+    if _is_compared(design, _fields_of(path)):
+        raise location.error(f"the design compares values of '{path}'; remove it from tune")
+
+
+def _is_compared(design: Design, fields: Collection[Field]) -> bool:
+    """Return whether these fields are an axis of the design, or differ between the configurations of ``between``."""
+    if not design.changes:
+        return any(_fields_of(axis) & {*fields} for axis in design.axes)
+    start = design.variant(START).config
+    end = design.variant(END).config
+    return any(_value_of(start, field) != _value_of(end, field) for field in fields)
+
+
+def _around(design: Design, path: str, location: SourceLocation) -> Sequence[float]:
+    """Return the values of ``auto``: multiples of the value of the baseline that the field can have.
+
+    Where it cannot have one of the multiples, further ones follow: first smaller, then larger numbers. They are fewer
+    than those of `AUTO_FACTORS` only if the field has no more.
+
+    Raises:
+        HeadToHeadError: If the baseline's value is no number above 0.
+    """
+    section, name = min(_fields_of(path))
+    value = _value_of(design.variant(design.baseline).config, (section, name))
+    if not isinstance(value, int | float) or value <= 0:
+        raise location.child(path).error(
+            f"auto needs a number above 0 in base, got {value}; list the values"
+        )
+    smaller = AUTO_FACTORS[0]
+    larger = AUTO_FACTORS[-1]
+    factors = list(AUTO_FACTORS)
+    while smaller > 1 / MAX_FACTOR:
+        smaller /= 2
+        factors.append(smaller)
+    while larger < MAX_FACTOR:
+        larger *= 2
+        factors.append(larger)
+    numbers: list[float] = []
+    for factor in factors:
+        number = _like(value, float(f"{factor * value:.6g}"))
+        is_valid = TuningSetting({}, {section: {name: number}}).is_valid
+        if number > 0 and is_valid and number not in numbers and len(numbers) < len(AUTO_FACTORS):
+            numbers.append(number)
+    return sorted(numbers)
+
+
+def _like(example: Any, value: float) -> float:
+    """Return a value, rounded to a whole number if the example is one."""
+    return round(value) if isinstance(example, int) else value
+
+
+def _fields_of(path: str) -> set[Field]:
+    """Return the fields that a path sets: the field, those of a shorthand, or the entry that has an option."""
+    section, _, below = path.partition(".")
+    name, _, _ = below.partition(".")
+    return {(section, field) for field in SHORTHANDS.get((section, name), (name,))}
+
+
+def _value_of(config: RunConfig, field: Field) -> Any:
+    section, name = field
+    return getattr(getattr(config, section), name)

@@ -1,0 +1,83 @@
+"""Widen the sweep of a variant by a further value, where its best value may be outside the values so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from headtohead.planning.tuning.choice import Choice
+from headtohead.planning.tuning.settings import TuningSetting
+from headtohead.storage.tuning import Rule, TrialRecord
+
+MAX_WIDENINGS = 3
+"""How often the sweep of a variant gets a further value."""
+
+SMALLEST = -1
+LARGEST = 1
+
+
+def widened(
+    settings: tuple[TuningSetting, ...], tried: Sequence[TrialRecord], choice: Choice
+) -> tuple[TuningSetting, ...]:
+    """Return the settings of a variant with one more for each field whose best value may be outside the values.
+
+    Args:
+        settings: The settings so far.
+        tried: Their results.
+        choice: The choice from the seeds of the sweep.
+    """
+    first = choice.candidates[0].values if choice.candidates else choice.values
+    added = []
+    for path, end in edges(tried, choice, first).items():
+        best = next((setting for setting in settings if setting.values == first), settings[0])
+        numbers = sorted(numbers_of(path, [setting.values for setting in settings]))
+        if end == LARGEST:
+            numbers.reverse()
+        setting = best.with_value(path, _beyond(numbers[0], numbers[1]))
+        if setting.is_valid and setting not in settings:
+            added.append(setting)
+    return (*settings, *added)
+
+
+def _beyond(edge: float, neighbour: float) -> float:
+    """Return the value that follows the edge of a sweep, at the ratio of the edge to the value before it."""
+    value = edge * edge / neighbour if neighbour else 2 * edge
+    return float(f"{value:.6g}")
+
+
+def edges(tried: Sequence[TrialRecord], choice: Choice, best: Mapping[str, Any]) -> dict[str, int]:
+    """Return the fields whose best value may be outside the tried values, and the end where it is.
+
+    With a parabola that fits, this is the side of its minimum, unless a value on this side diverged. Otherwise it is
+    the end of the values at which the best setting is; nothing follows 0.
+
+    Args:
+        tried: The tried settings of a variant.
+        choice: Their choice.
+        best: The values of the best setting.
+    """
+    if choice.rule == Rule.CURVE:
+        return {}
+    found = {}
+    for path, value in best.items():
+        numbers = numbers_of(path, [trial.values for trial in tried])
+        if len(numbers) < 2:
+            continue
+        if choice.outside:
+            finite = numbers_of(path, [trial.values for trial in tried if trial.mean is not None])
+            end = min if choice.outside == SMALLEST else max
+            if end(finite) == end(numbers):
+                found[path] = choice.outside
+        elif value and value in (min(numbers), max(numbers)):
+            found[path] = LARGEST if value == max(numbers) else SMALLEST
+    return found
+
+
+def numbers_of(path: str, settings: Iterable[Mapping[str, Any]]) -> set[float]:
+    """Return the numbers of a sweep among the values of a field."""
+    numbers = set()
+    for setting in settings:
+        value = setting[path]
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            numbers.add(value)
+    return numbers

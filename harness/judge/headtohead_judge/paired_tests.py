@@ -264,8 +264,8 @@ def sign_flip_p(differences: ArrayLike) -> float:
 def _half_of_signs(seeds: int) -> Floats:
     """Return the sign patterns ``[pattern, seed]`` with a positive first sign."""
     patterns = np.arange(2 ** (seeds - 1))[:, None]
-    bits = patterns >> np.arange(seeds) & 1
-    signs: Floats = 1.0 - 2.0 * bits[:, ::-1]
+    bits = patterns >> np.arange(seeds)[::-1] & 1
+    signs: Floats = np.where(bits, -1.0, 1.0)
     return signs
 
 

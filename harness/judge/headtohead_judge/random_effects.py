@@ -32,7 +32,8 @@ class CombinedSettings:
         mean: The mean of the true differences.
         interval: Its 95 % interval.
         between: Standard deviation of the true differences between settings, at least 0.
-        prediction: Interval that contains the true difference of another setting in 95 % of cases.
+        prediction: 95 % prediction interval of the true difference of another setting. For five settings of six seeds
+            that differ by about their errors, it contained this difference in 91 % of simulated questions.
     """
 
     settings: int

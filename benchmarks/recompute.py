@@ -91,7 +91,10 @@ def moderated_tests(table: pd.DataFrame, family: Sequence[Weights]) -> list[dict
             frozenset((slug, sign * w) for slug, w in family[index].items()) for sign in (1, -1)
         ]
         own_of[frozenset(sides)] = n * found[index]["variance"] / squared_weight
-    common = max(residual, float(np.mean([*own_of.values()])))
+    common = float(np.mean([*own_of.values()]))
+    if common > residual:
+        degrees = min(degrees, len(own_of) * (n - 1))
+    common = max(residual, common)
     for index in moderated:
         squared_weight = sum(weight**2 for weight in family[index].values())
         own = n * found[index]["variance"]

@@ -1,16 +1,16 @@
-"""Mark committed reports as withdrawn: their numbers follow rules that no longer hold, or their claim is wrong.
+"""Mark committed reports as withdrawn: their numbers follow rules that no longer hold, or a claim is wrong.
 
     python benchmarks/withdrawn.py
 
-``reports/withdrawn.yaml`` has the reason by name of a report. This script writes the reason as the first sentence of
-``report.md`` and ``index.html`` of these reports, removes the sentence of reports that are no longer in the file, and
-writes ``SHA256SUMS`` again. The other benchmarks name withdrawn reports and skip their numbers.
+``reports/withdrawn.yaml`` has the reason by name of a report. This script writes the reason below the title of
+``report.md`` of these reports, removes it from reports that are no longer in the file, writes ``SHA256SUMS`` again,
+and lists the withdrawn reports in ``reports/README.md``. The other benchmarks name withdrawn reports and skip their
+numbers.
 """
 
 from __future__ import annotations
 
 import hashlib
-import html
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,9 +19,10 @@ import yaml
 
 REPORTS = Path(__file__).parents[1] / "reports"
 FILE = "withdrawn.yaml"
-SENTENCE = "Withdrawn: {reason}"
-MARKDOWN = re.compile(r"> \*\*Withdrawn: [^\n]*\*\*\n\n")
-PAGE = re.compile(r'<div class="banner" role="alert">Withdrawn: [^\n]*</div>\n')
+SENTENCE = "> **Withdrawn: {reason}**\n\n"
+MARKED = re.compile(r"> \*\*Withdrawn: [^\n]*\*\*\n\n")
+START, END = "<!-- withdrawn -->\n", "<!-- end of withdrawn -->"
+NONE = "No report is withdrawn.\n"
 
 
 def withdrawn(reports: Path = REPORTS) -> dict[str, str]:
@@ -33,7 +34,7 @@ def withdrawn(reports: Path = REPORTS) -> dict[str, str]:
 
 
 def reason_of(folder: Path) -> str:
-    """Return why a report is withdrawn; empty for other reports."""
+    """Return why a report is withdrawn; empty for other reports, and for a folder below no list of them."""
     resolved = folder.resolve()
     for reports in resolved.parents:
         if (reports / FILE).is_file():
@@ -42,59 +43,56 @@ def reason_of(folder: Path) -> str:
     return ""
 
 
-def mark(folder: Path, reason: str) -> bool:
-    """Write the reason into the pages of a report, or remove it if it is empty; return whether a file changed."""
-    changed = False
-    for name, marked in (("report.md", _markdown), ("index.html", _page)):
-        file = folder / name
-        old = file.read_text(encoding="utf-8")
-        new = marked(old, reason)
-        if new != old:
-            file.write_text(new, encoding="utf-8")
-            changed = True
-    if changed:
-        _write_checksum(folder)
-    return changed
-
-
-def _markdown(text: str, reason: str) -> str:
-    """Return a page in Markdown with the reason below its title."""
-    without = MARKDOWN.sub("", text)
+def marked(text: str, reason: str) -> str:
+    """Return a page in Markdown with the reason below its title; without a reason, with none."""
+    without = MARKED.sub("", text)
     if not reason:
         return without
     title, _, rest = without.partition("\n\n")
-    return f"{title}\n\n> **{SENTENCE.format(reason=reason)}**\n\n{rest}"
+    return f"{title}\n\n{SENTENCE.format(reason=reason)}{rest}"
 
 
-def _page(text: str, reason: str) -> str:
-    """Return a page in HTML with the reason below its title."""
-    without = PAGE.sub("", text)
-    if not reason:
-        return without
-    banner = html.escape(SENTENCE.format(reason=reason))
-    return without.replace(
-        "</h1>\n", f'</h1>\n<div class="banner" role="alert">{banner}</div>\n', 1
-    )
-
-
-def _write_checksum(folder: Path) -> None:
-    """Write the checksum of ``report.md`` again."""
+def mark(folder: Path, reason: str) -> bool:
+    """Write the reason into the page of a report, or remove it if it is empty; return whether the page changed."""
+    page = folder / "report.md"
+    old = page.read_text(encoding="utf-8")
+    new = marked(old, reason)
+    if new == old:
+        return False
+    page.write_text(new, encoding="utf-8")
     sums = folder / "SHA256SUMS"
-    digest = hashlib.sha256((folder / "report.md").read_bytes()).hexdigest()
-    lines = sums.read_text(encoding="utf-8").splitlines()
-    renewed = [f"{digest}  report.md" if line.endswith("  report.md") else line for line in lines]
-    sums.write_text("\n".join(renewed) + "\n", encoding="utf-8")
+    digest = hashlib.sha256(new.encode()).hexdigest()
+    renewed = re.sub(r"^\w+(?=  report\.md$)", digest, sums.read_text("utf-8"), flags=re.MULTILINE)
+    sums.write_text(renewed, encoding="utf-8")
+    return True
 
 
-def main(reasons: Mapping[str, str]) -> int:
-    """Mark all committed reports and print those whose pages changed; 1 if a name has no report."""
+def listed(text: str, reasons: Mapping[str, str]) -> str:
+    """Return the page of all reports with the list of the withdrawn ones, between its two comments.
+
+    Raises:
+        ValueError: If the page has not both comments.
+    """
+    before, start, rest = text.partition(START)
+    _, end, after = rest.partition(END)
+    if not start or not end:
+        raise ValueError(f"expected {START.strip()} and {END}")
+    lines = [f"- {name}: {reason}\n" for name, reason in sorted(reasons.items())]
+    return before + start + ("".join(lines) or NONE) + end + after
+
+
+def main(reports: Path = REPORTS) -> int:
+    """Mark all committed reports and print those whose pages changed; 1 if a withdrawn name has no report."""
+    reasons = withdrawn(reports)
     folders = {
-        file.parent.relative_to(REPORTS).as_posix(): file.parent
-        for file in sorted(REPORTS.rglob("answer.json"))
+        file.parent.relative_to(reports).as_posix(): file.parent
+        for file in sorted(reports.rglob("answer.json"))
     }
     for name, folder in folders.items():
         if mark(folder, reasons.get(name, "")):
             print(name)
+    index = reports / "README.md"
+    index.write_text(listed(index.read_text(encoding="utf-8"), reasons), encoding="utf-8")
     missing = sorted(reasons.keys() - folders.keys())
     for name in missing:
         print(f"{FILE}: no report {name}")
@@ -102,4 +100,4 @@ def main(reasons: Mapping[str, str]) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(withdrawn()))
+    raise SystemExit(main())

@@ -144,8 +144,10 @@ def p_of_zero(mean: float, sources: Sequence[tuple[float, float]]) -> float:
         return float(2 * stats.t.sf(abs(mean) / math.sqrt(v), degrees))
     if not varied:
         return 0.0 if mean else 1.0
+    if half_width(varied, 1 - 1e-9) > abs(mean):
+        return 1.0
     log_p = optimize.brentq(
-        lambda log: half_width(varied, math.exp(log)) - abs(mean), math.log(1e-290), -1e-12
+        lambda log: half_width(varied, math.exp(log)) - abs(mean), math.log(1e-290), -1e-9
     )
     return math.exp(log_p)
 
@@ -322,9 +324,7 @@ def compared(folder: Path) -> Iterator[tuple[str, Any, Any]]:
     tested.sort(key=lambda found: (found["family"] != "declared", found["family"] != "factors"))
     for _, group in itertools.groupby(tested, key=lambda found: found["family"]):
         contrasts = list(group)
-        has_all = all(
-            slug in scores_of(*score) for found in contrasts for slug, score in weights_of(found)
-        )
+        has_all = all(has_scores(scores_of, found) for found in contrasts)
         if answer["looks"] or not has_all:
             yield from ((f"{found['name']}: not recomputed", None, None) for found in contrasts)
             continue
@@ -335,6 +335,17 @@ def compared(folder: Path) -> Iterator[tuple[str, Any, Any]]:
             numbers = judged.setdefault(frozenset(weights_of(found).items()), own)
             judged.setdefault(frozenset(weights_of(found, -1).items()), exchanged(own))
             yield from numbers_of(found, numbers)
+
+
+def has_scores(scores_of: Callable[..., Scores], contrast: Mapping[str, Any]) -> bool:
+    """Return whether results.csv has the scores of a contrast, and all of them are of one size and data set."""
+    weights = weights_of(contrast)
+    kinds = {score for _, score in weights}
+    if len(kinds) > 1:
+        return all(slug in scores_of(*score) for slug, score in weights)
+    first = next(iter(weights))[0]
+    scores = {score: scores_of(*score, first) for score in kinds}
+    return all(slug in scores[score] for slug, score in weights)
 
 
 def numbers_of(

@@ -579,7 +579,8 @@ def _notes(result: ContrastResult, first: ContrastResult) -> tuple[str, ...]:
 def _with_first_verdicts(family: Family, first_of: Mapping[object, ContrastResult]) -> Family:
     """Return a family in which every difference has the verdict of the first contrast with this difference.
 
-    ``first_of`` has a contrast for the key of every tested one. Its verdict is exchanged if its sides are. Contrasts
+    ``first_of`` has a contrast for the key of every tested one. Its variance and its verdict are exchanged if its sides
+    are. Contrasts
     without a test are unchanged.
     """
     results = []
@@ -588,13 +589,15 @@ def _with_first_verdicts(family: Family, first_of: Mapping[object, ContrastResul
             results.append(result)
             continue
         first = first_of[result.trained.key]
-        judgement = first.judgement.signed(first.trained.sign * result.trained.sign)
+        sign = first.trained.sign * result.trained.sign
+        judgement = first.judgement.signed(sign)
         notes = result.notes
         if result.paired.kind == "constant" and judgement.direction == NO_VERDICT:
             notes = (*notes, "there are too few seeds for a verdict")
         results.append(
             replace(
                 result,
+                estimate=_with_difference(result.estimate, first.paired, sign),
                 judgement=judgement,
                 is_unlike_paired_test=first.is_unlike_paired_test,
                 level=first.level,
@@ -603,3 +606,13 @@ def _with_first_verdicts(family: Family, first_of: Mapping[object, ContrastResul
             )
         )
     return replace(family, contrasts=tuple(results))
+
+
+def _with_difference(
+    estimate: Estimate | None, difference: Difference | None, sign: float
+) -> Estimate | None:
+    """Return an estimate with the difference of another contrast, whose sides are exchanged for a negative ``sign``."""
+    if estimate is None or difference is None:
+        return estimate
+    signed = replace(difference, mean=sign * difference.mean, effect=sign * difference.effect)
+    return replace(estimate, difference=signed)

@@ -361,7 +361,7 @@ def statistics_section(report: Report) -> Section:
     """Return the statistical methods and the limits that follow from the number of seeds.
 
     Without a tested family, only how intervals are computed. The error rate of the report has a line if it has several
-    families; the ranking of pairs counts as one. The part has the other tests of all contrasts.
+    families; the ranking of pairs counts as one.
     """
     analysis, frames = report.analysis, report.analysis.frames
     tested = []
@@ -372,8 +372,9 @@ def statistics_section(report: Report) -> Section:
     if not tested:
         lines = [SEVERAL_SEEDS if len(frames.seeds) > 1 else SINGLE_SEED]
     else:
-        lines = [MODERATED if len(trained) > 2 else PAIRED]
-        lines += _ratio_lines(analysis, tested)
+        lines = [PAIRED]
+        if len(trained) > 2:
+            lines = [MODERATED, *_ratio_lines(analysis, tested)]
         lines.append(INTERVAL.format(families=listed([FAMILIES[name] for name in tested])))
         lines.append(MARGIN if report.record.margins else NO_MARGIN)
     if analysis.looks:
@@ -383,6 +384,8 @@ def statistics_section(report: Report) -> Section:
         families += 1
     if families > 1:
         lines.append(ERROR_RATE.format(families=families, percent=5 * families))
+    if tested and len(frames.seeds) < SIGN_FLIP_SEEDS:
+        lines.append(f"{few_seeds(len(frames.seeds))}.")
     return Section("Statistics", lines=lines)
 
 
@@ -405,11 +408,7 @@ OTHER_TESTS = (
 
 
 def other_tests_section(report: Report) -> Section | None:
-    """Return the paired t-tests and sign-flip tests of all contrasts, each difference once; None without a test.
-
-    A line states from how many seeds on a sign-flip test can reach p = 0.05 if the study has fewer.
-    """
-    seeds = len(report.analysis.frames.seeds)
+    """Return the paired t-tests and sign-flip tests of all contrasts, each difference once; None without a test."""
     rows = []
     keys = set()
     for family in report.analysis.families:
@@ -430,8 +429,7 @@ def other_tests_section(report: Report) -> Section | None:
             )
     if not rows:
         return None
-    lines = [f"{few_seeds(seeds)}."] if seeds < SIGN_FLIP_SEEDS else []
-    return Section("Other tests", OTHER_TESTS, frame=table(rows), lines=lines)
+    return Section("Other tests", OTHER_TESTS, frame=table(rows))
 
 
 PLATFORM = re.compile(r"([A-Za-z]+)-.*?(x86_64|aarch64|arm64|AMD64)")

@@ -579,9 +579,8 @@ def _notes(result: ContrastResult, first: ContrastResult) -> tuple[str, ...]:
 def _with_first_verdicts(family: Family, first_of: Mapping[object, ContrastResult]) -> Family:
     """Return a family in which every difference has the verdict of the first contrast with this difference.
 
-    ``first_of`` has a contrast for the key of every tested one. Its variance and its verdict are exchanged if its sides
-    are. Contrasts
-    without a test are unchanged.
+    ``first_of`` has a contrast for the key of every tested one. Its variance and its verdict are those of exchanged
+    sides if they are exchanged. Contrasts without a test are unchanged.
     """
     results = []
     for result in family.contrasts:

@@ -100,7 +100,8 @@ def test_every_pair_of_parts_of_a_text_with_equal_windows_is_a_leak(stats, tmp_p
     held_out = text[1000:1500] + text[4000:4500] + text[4250:5250]
     (tmp_path / "train.txt").write_text(text[:4000])
     (tmp_path / "valid.txt").write_text(held_out)
-    shown = stats("text", "--set", "file=train.txt", "--set", "valid_file=valid.txt")
+    files = ("--set", "file=train.txt", "--set", "valid_file=valid.txt")
+    shown = stats("text", *files, "--set", "split=last")
     assert shown["example"] == text[:65]
     assert shown["target"].startswith("tokens per block: mean 64.")
     tokens = 999  # of the validation part; its last character is only a label

@@ -105,10 +105,11 @@ def test_the_page_lists_every_package() -> None:
 
 def test_packages_import_only_packages_above_them() -> None:
     order = import_order()
-    found = [one for one in imports(HARNESS) if one.file != HARNESS / "__init__.py"]
-    assert [
-        f"{one.file}:{one.line} imports {one.name}" for one in found if wrong_way(one, order)
-    ] == []
+    wrong = []
+    for imported in imports(HARNESS):
+        if imported.file != HARNESS / "__init__.py" and wrong_way(imported, order):
+            wrong.append(f"{imported.file}:{imported.line} imports {imported.name}")
+    assert wrong == []
 
 
 @pytest.mark.parametrize("file", NOTEBOOK_OUTPUT)
@@ -130,11 +131,11 @@ def test_an_import_inside_a_function_counts(tmp_path: Path) -> None:
         "def late():\n    from headtohead.cli import main\n    import headtohead.report.writing\n"
     )
     (tmp_path / "planted.py").write_text(source)
-    found = [
-        one._replace(file=HARNESS / "model" / "planted.py")
-        for one in imports_of(tmp_path / "planted.py")
+    planted = [
+        imported._replace(file=HARNESS / "model" / "planted.py")
+        for imported in imports_of(tmp_path / "planted.py")
     ]
-    assert [wrong_way(one, import_order()) for one in found] == [True, True]
+    assert [wrong_way(imported, import_order()) for imported in planted] == [True, True]
 
 
 def circle(folder: Path) -> list[str]:
@@ -182,7 +183,7 @@ def test_a_circle_over_three_files_is_found(tmp_path: Path, back: str) -> None:
 
 def test_only_the_public_names_refer_to_headtohead_itself() -> None:
     """Host packages import each other by their modules, so that the order above covers every import."""
-    names = {one.name for one in imports(HARNESS)}
+    names = {imported.name for imported in imports(HARNESS)}
     public = {
         name for name in names if re.match(r"headtohead(\.|$)", name) and name.count(".") == 1
     }
@@ -191,7 +192,7 @@ def test_only_the_public_names_refer_to_headtohead_itself() -> None:
 
 def test_only_its_logger_imports_mlflow() -> None:
     def imports_mlflow(folder: Path) -> bool:
-        return any(one.name.split(".")[0] == "mlflow" for one in imports(folder))
+        return any(imported.name.split(".")[0] == "mlflow" for imported in imports(folder))
 
     assert imports_mlflow(MLFLOW)
     assert not any(map(imports_mlflow, (HARNESS, PLUGINS, NOTEBOOKS)))
@@ -200,17 +201,21 @@ def test_only_its_logger_imports_mlflow() -> None:
 def test_the_judge_imports_its_dependencies_alone() -> None:
     """Parquet files need pyarrow, an extra; the other libraries are those of ``harness/judge/pyproject.toml``."""
     allowed = {"headtohead_judge", "numpy", "scipy", "pandas", "click", "pyarrow"}
-    top_level = {one.name.split(".")[0] for one in imports(JUDGE)}
+    top_level = {imported.name.split(".")[0] for imported in imports(JUDGE)}
     assert top_level - sys.stdlib_module_names == allowed
+
+
+def imports_from(folder: Path, packages: tuple[str, ...]) -> list[Import]:
+    """Return the imports of a package whose names begin with the name of one of ``packages``."""
+    return [imported for imported in imports(folder) if imported.name.startswith(packages)]
 
 
 def test_headtohead_imports_no_plugin() -> None:
     packages = (PLUGINS.name, MLFLOW.name, NOTEBOOKS.name)
-    assert [one for one in imports(HARNESS) if one.name.startswith(packages)] == []
-    for folder in (PLUGINS, MLFLOW, NOTEBOOKS):
+    assert imports_from(HARNESS, packages) == []
+    for folder in (PLUGINS, MLFLOW):
         others = tuple(name for name in packages if name != folder.name)
-        found = [one for one in imports(folder) if one.name.startswith(others)]
-        assert folder == NOTEBOOKS or found == []
+        assert imports_from(folder, others) == []
 
 
 def test_plugins_import_only_public_names() -> None:
@@ -220,19 +225,21 @@ def test_plugins_import_only_public_names() -> None:
     def is_public(name: str) -> bool:
         return name in public or name.rpartition(".")[0] == DATASET_IMPORTS
 
-    ours = [one for one in imports(PLUGINS) if one.name.split(".")[0] == "headtohead"]
-    assert [
-        f"{one.file}:{one.line} imports {one.name}" for one in ours if not is_public(one.name)
-    ] == []
+    private = []
+    for imported in imports(PLUGINS):
+        is_of_host = imported.name.split(".")[0] == "headtohead"
+        if is_of_host and not is_public(imported.name):
+            private.append(f"{imported.file}:{imported.line} imports {imported.name}")
+    assert private == []
 
 
 def test_datasets_import_from_data_only_what_it_exports() -> None:
     from headtohead import data
 
     names = {
-        one.name.removeprefix("headtohead.data.")
-        for one in imports(PLUGINS)
-        if DATASET_IMPORTS in one.name
+        imported.name.removeprefix("headtohead.data.")
+        for imported in imports(PLUGINS)
+        if DATASET_IMPORTS in imported.name
     }
     assert names
     assert names <= set(data.__all__)
@@ -241,12 +248,12 @@ def test_datasets_import_from_data_only_what_it_exports() -> None:
 def test_an_entry_imports_only_its_own_parts() -> None:
     """A folder beside an entry (``toy/`` beside ``toy_grammar.py``) is part of that entry."""
     crossing = []
-    for one in imports(PLUGINS):
-        target = one.name.split(".")
+    for imported in imports(PLUGINS):
+        target = imported.name.split(".")
         if target[0] == PLUGINS.name:
-            source = one.file.relative_to(PLUGINS).with_suffix("").parts
+            source = imported.file.relative_to(PLUGINS).with_suffix("").parts
             if source[0] != target[1] or not source[1].startswith(target[2]):
-                crossing.append(f"{one.file}:{one.line} imports {one.name}")
+                crossing.append(f"{imported.file}:{imported.line} imports {imported.name}")
     assert crossing == []
 
 

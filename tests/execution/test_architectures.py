@@ -168,7 +168,7 @@ def test_a_text_run_continues_a_prompt(study: Study) -> None:
         base=learning, probes=["cde"]
     )
     plan = study.h2h("plan", str(study.file)).stdout
-    assert "leaky split 'contiguous': 100.0 % of the test text is in training" in plan
+    assert "leaky split 'passages': 100.0 % of the test text is in training" in plan
     study.run()
     (path,) = study.directories()
     study.h2h("export", path.name, "out")

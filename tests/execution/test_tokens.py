@@ -26,7 +26,8 @@ UNITS: dict[str, dict[str, Any]] = {"character": {}, "byte": {}, "subword": {"su
 def trained(study: Study, text: str, unit: str) -> tuple[Study, Path]:
     """Train a small model on a text and return the study and the run's directory."""
     (study.folder / "text.txt").write_text(text, encoding="utf-8", newline="")
-    data = {"dataset": "text", "file": "text.txt", "block": 16, "unit": unit, **UNITS[unit]}
+    data = {"dataset": "text", "split": "last", "file": "text.txt", "block": 16, "unit": unit}
+    data |= UNITS[unit]
     content = {"question": "Is it learned?", "base": TINY["base"] | {"data": data}, "seeds": 1}
     done = replace(study, content=content)
     done.write(base={"train": {"steps": 4}})

@@ -119,7 +119,7 @@ def test_scores_on_other_test_sentences_are_named_and_have_their_own_reference_p
             {"data_hash": "cd" * 32, "leak": 0.274} if axes["data.split"] == "row" else {}
         ),
     )
-    assert remark(folder, "Other test sentences") is None
+    assert remark(folder, "Tested on other sentences") is None
     for file in folder.glob("row-*/translations.tsv"):
         head, *lines = file.read_text().splitlines()
         file.write_text("\n".join([head, *(f"other {line}" for line in lines)]) + "\n")
@@ -127,7 +127,7 @@ def test_scores_on_other_test_sentences_are_named_and_have_their_own_reference_p
     line = remark(folder, "Not better than nearest-neighbour") or ""
     assert "(0.600 to 0.900 exact match): row and grouped; the best of them has 0.802." in line
     assert "baseline: row (source also in training: 27.4 %)." in (
-        remark(folder, "Other test sentences than") or ""
+        remark(folder, "Tested on other sentences than") or ""
     )
     own, other = section_of(folder, tmp_path / "reports").split("On the 240 test sentences of row")
     assert "| grouped |" in own

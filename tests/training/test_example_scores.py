@@ -233,7 +233,7 @@ def test_few_groups_many_values_and_other_examples_are_reasons_for_no_values(
     reason = "the runs of a variant have different examples"
     assert example_values(loaded(study), "sinusoidal", "test/loss") == reason
     rewrite(restored, groups=lambda test: test.groups % 19)
-    reason = "there are 19 groups of examples, fewer than 20"
+    reason = "19 groups of examples, fewer than 20"
     assert example_values(loaded(study), "sinusoidal", "test/loss") == reason
     assert isinstance(example_values(loaded(study), "sinusoidal", "valid/loss"), ExampleValues)
 

@@ -13,6 +13,7 @@ from headtohead.data.metrics import find_metric
 from headtohead.schema.metric import UNPADDED, Metric
 from headtohead.storage.examples import SplitExamples, read_examples
 from headtohead.storage.frames import Frames
+from headtohead.storage.metrics import counted
 from headtohead_judge.examples import MIN_GROUPS
 from headtohead_judge.variance import jackknife
 
@@ -24,7 +25,7 @@ SPLITS = ("valid", "test")
 NOT_OF_EXAMPLES = "{metric} is not a score of validation or test examples"
 NOT_STORED = "runs store no values per example of {metric}"
 WITHOUT_FILE = "a run has no values per example"
-TOO_FEW = "there are {number} groups of examples, fewer than {least}"
+TOO_FEW = "{groups} of examples, fewer than {least}"
 TOO_MANY = "there are more than {most:,} values per example"
 OTHER_EXAMPLES = "the runs of a variant have different examples"
 NOT_DEFINED = "the score is not defined without one of the groups of examples"
@@ -79,6 +80,13 @@ def example_values(frames: Frames, slug: str, metric: str) -> ExampleValues | st
 
 
 def _values(frames: Frames, slug: str, metric: str) -> ExampleValues:
+    """Return the values of the groups of examples of a variant, as `example_values`.
+
+    Raises:
+        _NoValues: If there are none.
+        HeadToHeadError: If the file of a run is damaged.
+        KeyError: If the experiment has no variant ``slug``, and the metric is of examples.
+    """
     split = metric.partition("/")[0]
     # With its functions, which a record of an experiment does not have.
     entry = find_metric(metric) if split in SPLITS and not metric.endswith(UNPADDED) else None
@@ -104,6 +112,7 @@ def _values(frames: Frames, slug: str, metric: str) -> ExampleValues:
 
 
 def _examples(run: Path, split: str) -> SplitExamples:
+    """Return the examples of a split that a run stored; raise `_NoValues` if it stored none."""
     by_split = read_examples(run)
     if split not in by_split:
         raise _NoValues(WITHOUT_FILE)
@@ -111,17 +120,26 @@ def _examples(run: Path, split: str) -> SplitExamples:
 
 
 def _counts(examples: SplitExamples, entry: Metric, metric: str) -> Floats:
-    """Return the counts of at least `MIN_GROUPS` groups, ``[group, count]``."""
+    """Return the counts of at least `MIN_GROUPS` groups, ``[group, count]``; raise `_NoValues` without them."""
     counts = examples.counts_of(entry)
     if counts is None:
         raise _NoValues(NOT_STORED.format(metric=metric))
     if len(counts) < MIN_GROUPS:
-        raise _NoValues(TOO_FEW.format(number=len(counts), least=MIN_GROUPS))
+        raise _NoValues(TOO_FEW.format(groups=counted(len(counts), "group"), least=MIN_GROUPS))
     return counts
 
 
 def _jackknife(counts: Floats, entry: Metric, score: float) -> Floats:
-    """Return the jackknife values ``[group]`` of a score with these counts ``[group, count]``."""
+    """Return the jackknife values ``[group]`` of a score with these counts ``[group, count]``.
+
+    Args:
+        counts: The counts of the groups.
+        entry: A metric with a function that computes it from counts.
+        score: The stored score over all groups.
+
+    Raises:
+        _NoValues: If the metric is not defined without one of the groups, or the counts give another score.
+    """
     assert entry.pool is not None
     total = counts.sum(axis=0)
     try:

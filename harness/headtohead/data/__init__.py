@@ -15,6 +15,7 @@ from headtohead.data.generated import (
     Task,
 )
 from headtohead.data.metrics import BLEU, CHRF, EXACT_MATCH
+from headtohead.data.passages import Passage, last_passages, spread_passages
 from headtohead.data.prepared import PreparedData, Split
 from headtohead.data.preparing import prepare, prepare_recorded, read_corpus
 from headtohead.data.reading import file_sha256, open_file, parse_json, read_lines, read_text
@@ -44,6 +45,7 @@ __all__ = [
     "LabelledDataset",
     "LengthOptions",
     "Metric",
+    "Passage",
     "PreparedData",
     "Row",
     "Side",
@@ -58,6 +60,7 @@ __all__ = [
     "fetched_sha256",
     "file_sha256",
     "hash_pairs",
+    "last_passages",
     "open_file",
     "parse_json",
     "prepare",
@@ -68,6 +71,7 @@ __all__ = [
     "read_rows",
     "read_text",
     "read_token_ids",
+    "spread_passages",
     "text_tokens",
     "tokenizers_package",
     "written",

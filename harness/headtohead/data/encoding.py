@@ -1,4 +1,4 @@
-"""Preparation of a corpus: clean, split, build vocabularies, encode."""
+"""Encode a corpus as ids, the last step of preparation; ``prepare_corpus`` calls all steps in order."""
 
 from __future__ import annotations
 

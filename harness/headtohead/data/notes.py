@@ -10,6 +10,7 @@ import numpy as np
 
 from headtohead.data.cleaning import Cleaned
 from headtohead.data.normalise import NORMALISERS, removes
+from headtohead.data.passages import PASSAGES
 from headtohead.data.prepared import PreparedData
 from headtohead.data.record import distinct_rows
 from headtohead.data.splits import Labels
@@ -90,6 +91,19 @@ def unused_sizes(facts: Facts) -> list[str]:
         if part in filled and not is_default:
             notes.append(f"data.{part} has no effect: the dataset has its own pairs for {part}")
     return notes
+
+
+def few_passages(facts: Facts) -> list[str]:
+    """Return a note if validation or test of a text has too few passages to estimate the variance between passages."""
+    if not facts.cleaned.is_text:
+        return []
+    passages = facts.data.record["passages"]
+    if min(passages["valid"]["number"], passages["test"]["number"]) >= PASSAGES:
+        return []
+    return [
+        f"validation or test has fewer than {PASSAGES} passages of the text, so intervals do not include the choice of "
+        "the passages"
+    ]
 
 
 def dropped_pairs(facts: Facts) -> list[str]:
@@ -190,6 +204,7 @@ RULES: tuple[Callable[[Facts], list[str]], ...] = (
     removed_characters,
     nothing_held_out,
     unused_sizes,
+    few_passages,
     dropped_pairs,
     large_group,
     dropped_words,

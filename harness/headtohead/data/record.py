@@ -18,6 +18,7 @@ from headtohead.data.reference_points import (
 from headtohead.data.splits import LEAKY_SHARE, Labels, leak, text_leak
 from headtohead.data.tokeniser import Side
 from headtohead.data.vocabulary import IGNORE_INDEX, Vocabulary
+from headtohead.plugins.dataset import Corpus
 
 
 def data_record(
@@ -69,6 +70,7 @@ def data_record(
         record["bag_of_words_upper_bound"] = bound
     if cleaned.is_text:
         size = len(data.target_vocabulary)
+        record["passages"] = _passages(corpus, data.splits)
         losses = losses_without_model(train.target, test.target, size)
         record["losses_without_model"] = losses
     if cleaned.is_labelled:
@@ -102,6 +104,22 @@ def _longest(data: PreparedData, side: Side) -> int:
         for ids in split.ids(side):
             longest = max(longest, len(ids))
     return longest
+
+
+def _passages(corpus: Corpus, splits: Mapping[str, Split]) -> dict[str, Any]:
+    """Return the number of passages and of predicted tokens of each part of a text, and where the passages are.
+
+    ``places`` has the beginning and the end of each passage, or is empty if the dataset does not state them.
+    """
+    passages: dict[str, Any] = {}
+    for part, split in splits.items():
+        places = [list(place) for place in corpus.passages.get(part, ())]
+        passages[part] = {
+            "number": len(set(split.groups)),
+            "tokens": sum(_label_counts(split)),
+            "places": places,
+        }
+    return passages
 
 
 def _leaks(

@@ -201,17 +201,11 @@ def _lay_out_study(plan: Plan, machine: Machine, cache: Path) -> list[StackFolde
     assigned = set()
     for folder in folders:
         assigned |= folder.record.hashes
-        members = []
-        for member in folder.record.members:
-            # The name of an archived run's new directory has all axes of the current design.
-            new_path = paths.get(member.run_hash)
-            directory = member.directory if new_path is None else new_path.name
-            members.append(member.model_copy(update={"directory": directory}))
         folder.change(
             cache=str(cache),
             timeout_seconds=machine.timeout_seconds,
             deaths=0,
-            members=tuple(members),
+            members=_relocated(folder.record.members, paths),
         )
     unassigned = [run for run in runs if run.run_hash not in assigned]
     missing = [run for run in runs if not (paths[run.run_hash] / RUN).exists()]
@@ -226,6 +220,22 @@ def _lay_out_study(plan: Plan, machine: Machine, cache: Path) -> list[StackFolde
         for stack_runs in new_stacks:
             folders.append(new_stack(plan, stack_runs, machine, cache, threads, lease))
     return folders
+
+
+def _relocated(
+    members: Sequence[StackMember], paths: Mapping[str, Path]
+) -> tuple[StackMember, ...]:
+    """Return members of a stack with the directories of their runs; ``paths`` has those that are pending, by run hash.
+
+    The name of an archived run's new directory has all axes of the current design, so it may differ from the recorded
+    one. Members without a path keep theirs.
+    """
+    relocated = []
+    for member in members:
+        path = paths.get(member.run_hash)
+        directory = member.directory if path is None else path.name
+        relocated.append(member.model_copy(update={"directory": directory}))
+    return tuple(relocated)
 
 
 def new_stack(

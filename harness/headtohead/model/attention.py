@@ -302,24 +302,36 @@ class MultiHeadAttention(nn.Module):
         q, k = self._transform(q, k)
         q = self._rotate(q, ctx.query_positions, ctx)
         k = self._rotate(k, key_positions, ctx)
-        if "mix_values" in self._overridden:
-            if first_values is None:
-                first_values = v
-            mixed = self.style.mix_values(v, first_values)
-            require_like(
-                self.style, "mix_values", mixed, v, "member batch kv_head time value_width"
-            )
-            v = mixed
-        if "embed_values" in self._overridden and ctx.ids is not None:
-            mixed = self.style.embed_values(v, ctx.ids)
-            require_like(
-                self.style, "embed_values", mixed, v, "member batch kv_head time value_width"
-            )
-            v = mixed
+        if "mix_values" in self._overridden and first_values is None:
+            first_values = v
+        v = self._changed_values(v, first_values, ctx.ids)
         if cache is not None:
             k = cache.append("keys", k)
             v = cache.append("values", v)
         return q, k, v, first_values
+
+    def _changed_values(self, v: Tensor, first_values: Tensor | None, ids: Tensor | None) -> Tensor:
+        """Return values ``[member, batch, head, time, width]`` as the style changes them, if it does.
+
+        Args:
+            v: The projected values.
+            first_values: Those of the first layer; not None for a style with ``mix_values``.
+            ids: Ids of the tokens, for ``embed_values``; without them, it is not called.
+
+        Raises:
+            HeadToHeadError: If a hook returns a tensor of another shape or type.
+        """
+        axes = "member batch kv_head time value_width"
+        if "mix_values" in self._overridden:
+            assert first_values is not None
+            mixed = self.style.mix_values(v, first_values)
+            require_like(self.style, "mix_values", mixed, v, axes)
+            v = mixed
+        if "embed_values" in self._overridden and ids is not None:
+            mixed = self.style.embed_values(v, ids)
+            require_like(self.style, "embed_values", mixed, v, axes)
+            v = mixed
+        return v
 
     def _self_projections(self, x: Tensor) -> Sequence[Tensor]:
         """Return queries, keys and values of self-attention, ``[member, tokens, width]``."""
@@ -526,7 +538,7 @@ class MultiHeadAttention(nn.Module):
         """Return the sum of mask and bias, ``[member · batch or 1, head or 1, query, key]``.
 
         Args:
-            ctx: The mask; it or ``bias`` is not None.
+            ctx: The mask; it or ``bias`` is not None (`AssertionError`).
             bias: ``[member or 1, batch or 1, head or 1, query, key]``, or None.
             lead: Members and batch.
             dtype: Type of the sum.
@@ -725,41 +737,53 @@ def _two_products(
     flat_v = v.flatten(0, 1)
     keys_first = not on_cuda(q)
     left, right = (flat_k, flat_q) if keys_first else (flat_q, flat_k)
-    dead: Tensor | None = None
+    dead_rows: Tensor | None = None
     if additive_mask is None:
         scores = torch.bmm(left, right.transpose(1, 2)) * scale
     else:
-        mask = additive_mask
-
-        def flat(table: Tensor) -> Tensor:
-            if keys_first:
-                table = table.transpose(-2, -1)
-            return table.expand(*lead, *table.shape[-2:]).reshape(-1, *table.shape[-2:])
-
-        if ctx.has_dead_rows:
-            rows = ctx.derived(
-                "dead rows", mask, lambda: (mask == -torch.inf).all(dim=-1, keepdim=True)
-            )
-            if any_or_unknown(rows):
-                dead = ctx.derived("dead rows of products", rows, lambda: flat(rows))
-
-        def flat_additive_mask() -> Tensor:
-            if dead is None:
-                return flat(mask)
-            # With a mask of 0, dead rows have finite weights, which are then replaced.
-            return flat(mask.masked_fill(rows, 0.0))
-
-        flat_mask = ctx.derived("mask of products", mask, flat_additive_mask)
+        flat_mask, dead_rows = _mask_of_products(additive_mask, lead, keys_first, ctx)
         scores = torch.baddbmm(flat_mask, left, right.transpose(1, 2), alpha=scale)
     # On a CPU, softmax is faster in float32 than in bfloat16, conversion included (benchmarks/results.md).
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     weights = torch.softmax(scores, dim=1 if keys_first else 2)
     weights = dropout(weights) if keys_first else dropout.transposed(weights)
-    if dead is not None:
-        weights = weights.masked_fill(dead, 0.0)
+    if dead_rows is not None:
+        weights = weights.masked_fill(dead_rows, 0.0)
     if keys_first:
         weights = weights.transpose(1, 2)
     return torch.bmm(weights, flat_v).view(*lead, queries, -1)
+
+
+def _mask_of_products(
+    mask: Tensor, lead: Sequence[int], keys_first: bool, ctx: AttentionContext
+) -> tuple[Tensor, Tensor | None]:
+    """Return an additive mask for two batched products, and True for the queries whose weights become 0, or None.
+
+    These queries, whose mask is -inf for all keys, have 0 in the returned mask, so that their weights are finite.
+
+    Args:
+        mask: ``[member · batch or 1, head or 1, query, key]``.
+        lead: Sentences over all members, and heads; the first axis of the results is their product.
+        keys_first: Whether the results are ``[.., key, query]`` instead of ``[.., query, key]``.
+        ctx: Stores the results for the other layers.
+    """
+
+    def flat(table: Tensor) -> Tensor:
+        if keys_first:
+            table = table.transpose(-2, -1)
+        return table.expand(*lead, *table.shape[-2:]).reshape(-1, *table.shape[-2:])
+
+    if ctx.has_dead_rows:
+        dead_rows = ctx.derived(
+            "dead rows", mask, lambda: (mask == -torch.inf).all(dim=-1, keepdim=True)
+        )
+        if any_or_unknown(dead_rows):
+            flat_mask = ctx.derived(
+                "mask of products", mask, lambda: flat(mask.masked_fill(dead_rows, 0.0))
+            )
+            flat_rows = ctx.derived("dead rows of products", dead_rows, lambda: flat(dead_rows))
+            return flat_mask, flat_rows
+    return ctx.derived("mask of products", mask, lambda: flat(mask)), None
 
 
 def apply_mask(scores: Tensor, mask: Tensor | None, mask_value: MaskValue) -> Tensor:

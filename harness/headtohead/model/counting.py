@@ -90,9 +90,10 @@ def _count(
     target_length: float,
     labels: float,
 ) -> ModelCounts:
-    """Return the counts of a model, built anew, with the arguments of `count`; none of them has a default.
+    """Return the counts of a model, which is built anew, without gradients; the arguments are those of `count`.
 
-    FLOPs of a fractional length are interpolated between the whole lengths around it.
+    Raises:
+        HeadToHeadError: As `count`.
     """
     length = math.ceil(max(source_length, target_length))
     device_mode: AbstractContextManager[object] = nullcontext()
@@ -101,12 +102,7 @@ def _count(
     # The math kernel is the attention kernel that has a FLOP formula in torch.
     with device_mode, torch.no_grad(), sdpa_kernel(SDPBackend.MATH), one_thread():
         model = Transformer(config, None, source_words, target_words).eval()
-        with Operations() as logits:
-            model.project(torch.zeros(1, 1, 1, config.model.d_model, device="meta"))
-        flops = logits.flops * labels
-        for source, target in product(_neighbours(source_length), _neighbours(target_length)):
-            weight = (1 - abs(source - source_length)) * (1 - abs(target - target_length))
-            flops += weight * _hidden_flops(model, source, target)
+        flops = _pair_flops(model, source_length, target_length, labels)
     for part in model.modules():
         if isinstance(part, Component):
             require_members(part, attributes=False)  # a hook may have assigned another parameter
@@ -135,6 +131,22 @@ def _numel(modules: Iterable[nn.Module | None]) -> int:
         if module is not None:
             total += sum(parameter.numel() for parameter in module.parameters())
     return total
+
+
+def _pair_flops(
+    model: Transformer, source_length: float, target_length: float, labels: float
+) -> float:
+    """Return the FLOPs of a forward pass over a pair of mean lengths, with this mean number of labels.
+
+    Those of a fractional length are interpolated between the whole lengths around it.
+    """
+    with Operations() as logits:
+        model.project(torch.zeros(1, 1, 1, model.config.model.d_model, device="meta"))
+    flops: float = logits.flops * labels
+    for source, target in product(_neighbours(source_length), _neighbours(target_length)):
+        weight = (1 - abs(source - source_length)) * (1 - abs(target - target_length))
+        flops += weight * _hidden_flops(model, source, target)
+    return flops
 
 
 def _hidden_flops(model: Transformer, source_length: int, target_length: int) -> int:

@@ -195,9 +195,7 @@ def loss_gradients(
             logits.add_(bias[members], alpha=BITS_PER_NAT)
         slope = None
         if terms.softcap is not None:
-            bound = logits.mul_(1 / (terms.softcap * BITS_PER_NAT)).tanh_()
-            slope = 1 - bound.square()
-            logits = bound.mul_(terms.softcap * BITS_PER_NAT)
+            slope = _cap(logits, terms.softcap * BITS_PER_NAT)
         chunk_smooth = smooth
         if smooth is not None and len(smooth) > 1:
             chunk_smooth = smooth[members]
@@ -209,6 +207,14 @@ def loss_gradients(
             exponentials *= slope
         _add_gradients(gradients, (members, rows), x, columns[members], exponentials, share / total)
     return gradients
+
+
+def _cap(logits: Tensor, bound: float) -> Tensor:
+    """Replace logits x by ``bound·tanh(x / bound)``, in place, and return the derivative of the result."""
+    logits.mul_(1 / bound).tanh_()
+    slope = 1 - logits.square()
+    logits.mul_(bound)
+    return slope
 
 
 def _zero_gradients(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> LossGradients:

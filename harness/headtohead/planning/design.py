@@ -423,20 +423,7 @@ class Axes:
             HeadToHeadError: If ``axes`` is no mapping or empty, an axis or a value is invalid, ``sizes`` set the field
                 of an axis, the lists have different lengths, or a value occurs twice.
         """
-        if not isinstance(axes, Mapping) or not axes:
-            raise location.error(
-                f"expected a mapping of axes with lists of values, got {shown(axes)}"
-            )
-        refuse_both(axes, location)
-        sized_fields = self.sizes[0][SIZE_AXIS].value if self.sizes[0] else {}
-        for axis, values in axes.items():
-            check_axis(axis, values, location.child(axis))
-            if axis in sized_fields:
-                raise location.child(axis).error(
-                    "sizes set this field already; remove it from the design"
-                )
-            if axis not in self.axes:
-                self.axes.append(axis)
+        self._add_axes(axes, location)
         lengths = {axis: len(values) for axis, values in axes.items()}
         if len(set(lengths.values())) > 1:
             counts = ", ".join(f"{axis} has {length}" for axis, length in lengths.items())
@@ -456,6 +443,28 @@ class Axes:
                 choice[axis] = Written(value, location.child(axis, number))
             choices.append(choice)
         return choices
+
+    def _add_axes(self, axes: Any, location: SourceLocation) -> None:
+        """Check axes with their lists of values, and add new ones to the axes of the design.
+
+        Raises:
+            HeadToHeadError: If ``axes`` is no mapping or empty, an axis is invalid or given twice, or ``sizes`` set the
+                field of an axis. Axes before an invalid one are added.
+        """
+        if not isinstance(axes, Mapping) or not axes:
+            raise location.error(
+                f"expected a mapping of axes with lists of values, got {shown(axes)}"
+            )
+        refuse_both(axes, location)
+        sized_fields = self.sizes[0][SIZE_AXIS].value if self.sizes[0] else {}
+        for axis, values in axes.items():
+            check_axis(axis, values, location.child(axis))
+            if axis in sized_fields:
+                raise location.child(axis).error(
+                    "sizes set this field already; remove it from the design"
+                )
+            if axis not in self.axes:
+                self.axes.append(axis)
 
     def _assign_sizes(self) -> None:
         """Check the fields of ``sizes``, and set those of the first size in ``start``; nothing without ``sizes``.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from headtohead.config.loading import LoadedExperiment
 from headtohead.planning.costs import Costs
@@ -25,6 +26,13 @@ WIDENED = (
     "match: {match} widens d_ff of {variants} by up to {percent:.0f} %, to the {target:,.0f} {unit} of {largest}, "
     "which had the most before"
 )
+
+
+class Target(NamedTuple):
+    """The largest count, parameters or FLOPs, and the slug of the variant that has it; they order by count."""
+
+    size: float
+    slug: str
 
 
 def match_variants(
@@ -71,12 +79,7 @@ def _match_group(variants: Sequence[Variant], costs: Costs) -> tuple[list[Varian
     Variants with ``match: none`` are returned unchanged. There is a note for each variant whose count is not reached,
     and one for each kind of match that widened a variant.
     """
-    # The largest count of each kind of match, and the slug of the variant that has it.
-    largest_of: dict[Match, tuple[float, str]] = {}
-    for variant in variants:
-        if variant.match != "none":
-            size = (_measure(variant.config, variant.match, costs), variant.slug)
-            largest_of[variant.match] = max(size, largest_of.get(variant.match, size))
+    targets = _targets(variants, costs)
     matched: list[Variant] = []
     notes: list[str] = []
     # The ratio of the new d_ff to the old one, of each variant that was widened.
@@ -86,7 +89,7 @@ def _match_group(variants: Sequence[Variant], costs: Costs) -> tuple[list[Varian
         if match == "none":
             matched.append(variant)
             continue
-        target, _ = largest_of[match]
+        target = targets[match].size
         config = _widened(variant.config, match, target, costs)
         reached = _measure(config, match, costs)
         if config.model.d_ff > variant.config.model.d_ff:
@@ -104,29 +107,40 @@ def _match_group(variants: Sequence[Variant], costs: Costs) -> tuple[list[Varian
             )
         matched.append(replace(variant, config=config))
     for match, factors in sorted(factors_of.items()):
-        target, largest_slug = largest_of[match]
         notes.append(
             WIDENED.format(
                 match=match,
                 variants=counted(len(factors), "variant"),
                 percent=100 * (max(factors) - 1),
-                target=target,
+                target=targets[match].size,
                 unit=UNITS[match],
-                largest=largest_slug,
+                largest=targets[match].slug,
             )
         )
     return matched, notes
 
 
+def _targets(variants: Sequence[Variant], costs: Costs) -> dict[Match, Target]:
+    """Return the largest count for each kind of match that a variant has; ``none`` has no target."""
+    targets: dict[Match, Target] = {}
+    for variant in variants:
+        if variant.match != "none":
+            target = Target(_measure(variant.config, variant.match, costs), variant.slug)
+            targets[variant.match] = max(target, targets.get(variant.match, target))
+    return targets
+
+
 def _widened(config: RunConfig, match: Match, target: float, costs: Costs) -> RunConfig:
     """Return a configuration with the ``d_ff`` at which its count is nearest to the target, and no smaller one.
 
-    It is at most ``MAX_D_FF``. A count that does not depend on ``d_ff`` is a `ZeroDivisionError`.
+    It is at most ``MAX_D_FF``. If the count does not depend on ``d_ff``, the configuration is returned as it is.
     """
     d_ff = config.model.d_ff
     count = _measure(config, match, costs)
     wider = changed(config, model={"d_ff": d_ff + 1})
     count_per_unit = _measure(wider, match, costs) - count
+    if count_per_unit == 0:  # a quirk has replaced every feed-forward network
+        return config
     width = max(d_ff, d_ff + round((target - count) / count_per_unit))
     return changed(config, model={"d_ff": min(MAX_D_FF, width)})
 

@@ -261,7 +261,7 @@ def _time_line(plan: Plan) -> str:
 def _tuned(plan: Plan) -> Iterator[str]:
     """Yield a line for each variant: its chosen setting, the rule that chose it, and the loss of every setting.
 
-    There is none without a choice.
+    There is none without a choice. A variant with a choice has a trial for each of its settings (`ValueError`).
     """
     if plan.tuning is None:
         return
@@ -290,8 +290,11 @@ def _pitfalls(plan: Plan) -> Iterator[str]:
 def _ends(numbers: Iterable[int]) -> str:
     """Return the smallest and the largest number as text, once if they are equal; without numbers, `IndexError`."""
     ordered = sorted(numbers)
-    ends = dict.fromkeys((ordered[0], ordered[-1]))
-    return _numbers(ends, " to ")
+    smallest = ordered[0]
+    largest = ordered[-1]
+    if smallest == largest:
+        return f"{smallest:,}"
+    return f"{smallest:,} to {largest:,}"
 
 
 def _row(plan: Plan, variant: PlannedVariant) -> tuple[str, ...]:

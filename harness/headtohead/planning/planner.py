@@ -180,7 +180,18 @@ class Planner:
         existing: ExistingRuns | None,
         recorded: TuningRecord | None,
     ) -> tuple[Plan, dict[str, tuple[TrialRecord, ...]]]:
-        """Return the plan of the sweep of these settings, and the results of the variants that have all of them."""
+        """Return the plan of the sweep of these settings, and the trials of each variant whose settings all have one.
+
+        Args:
+            design: The design of the experiment.
+            settings: The settings by variant.
+            further: The variants that get further seeds.
+            existing: The runs that the plan may use; None ignores all.
+            recorded: The sweep in the experiment's record, for settings whose runs were deleted; or None.
+
+        Raises:
+            HeadToHeadError: As `_pass_through`, and if a metric of the file is invalid.
+        """
         plan = self._pass_through(*sweep(self.loaded, design, settings, further), existing)
         baseline = design.variant(design.baseline).config
         metrics = reported_metrics(self.loaded, baseline)

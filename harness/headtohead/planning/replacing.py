@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from headtohead.config.labels import Scalar
 from headtohead.config.loading import LoadedExperiment, Override, experiment_name
@@ -66,14 +66,13 @@ def find_replaced(plan: Plan, *, stale: bool = False) -> str | None:
             tuned: Collection[str] = ()
             if plan.tuning is not None and part is not plan:
                 tuned = plan.tuning.record.fields
-            protected = _protected(part, tuned)
-            dropped = protected.count(False)
-            if dropped:
+            protected = _count_protected(part, tuned)
+            if protected.dropped:
                 return DROPPED_RUNS.format(
                     experiment=part.name,
-                    number=len(protected),
+                    number=protected.recorded,
                     options=" ".join(plan.loaded.run_options),
-                    dropped=dropped,
+                    dropped=protected.dropped,
                     label=f"{experiment_name(plan.loaded.path)}-LABEL",
                 )
     changed = []
@@ -136,7 +135,7 @@ def _changed_plugins(plan: Plan, changed: Sequence[PlannedRun]) -> str:
 
 def dropped_note(plan: Plan) -> str | None:
     """Return a sentence if finished runs are no longer planned and leave the report, else None."""
-    dropped = _protected(plan).count(False)
+    dropped = _count_protected(plan).dropped
     if not dropped:
         return None
     return (
@@ -145,44 +144,66 @@ def dropped_note(plan: Plan) -> str | None:
     )
 
 
-def _protected(plan: Plan, tuned: Collection[str] = ()) -> list[bool]:
-    """Return, for each run of the stored record that is finished or running, whether the plan contains it.
+class Protected(NamedTuple):
+    """The number of recorded runs that are finished or running, and of those that the plan lacks."""
 
-    Empty without a stored record. Before settings are chosen, run hashes are not final, and runs are compared by
+    recorded: int
+    dropped: int
+
+
+def _count_protected(plan: Plan, tuned: Collection[str] = ()) -> Protected:
+    """Return how many runs of the stored record are finished or running, and how many of them the plan lacks.
+
+    Both are 0 without a stored record. Before settings are chosen, run hashes are not final, and runs are compared by
     variant and seed.
 
     Args:
         plan: The plan of an experiment, or of its sweep.
         tuned: The fields of the sweep, if it is one. Its plan lacks the further values of a variant until all listed
-            ones have results; runs with them count as contained if all planned runs of the variant are recorded.
+            ones have results; runs with them are not dropped if all planned runs of the variant are recorded.
 
     Raises:
         HeadToHeadError: If the stored record is damaged, or the folder is a copy of another experiment.
     """
     if not (plan.directory / EXPERIMENT).exists():
-        return []
+        return Protected(0, 0)
     experiment = ExperimentDirectory.read(plan.directory)
+    record_of = experiment.record.by_slug
     are_hashes_final = plan.tuning is None or plan.tuning.is_chosen
     planned: set[object] = set()
     for run in plan.runs:
         planned.add(run.run_hash if are_hashes_final else (run.variant, run.seed))
-    recorded_hashes = {run.run_hash for run in experiment.record.runs}
-    unrecorded = []
-    for run in plan.runs:
-        if run.run_hash not in recorded_hashes:
-            unrecorded.append(_untuned(plan.by_slug[run.variant].record, tuned))
-    swept = []
+    complete = []
     if tuned:
-        swept = [_untuned(variant.record, tuned) for variant in plan.variants]
-    are_contained = []
+        recorded_hashes = {run.run_hash for run in experiment.record.runs}
+        complete = _complete_variants(plan, recorded_hashes, tuned)
+    number = 0
+    dropped = 0
     for recorded in experiment.record.runs:
         if observe(recorded.path(experiment.path)).state not in PROTECTED:
             continue
+        number += 1
         key = recorded.run_hash if are_hashes_final else (recorded.variant, recorded.seed)
-        axes = _untuned(experiment.record.by_slug[recorded.variant], tuned)
-        is_further_value = axes in swept and axes not in unrecorded
-        are_contained.append(key in planned or is_further_value)
-    return are_contained
+        is_further_value = _untuned(record_of[recorded.variant], tuned) in complete
+        if key not in planned and not is_further_value:
+            dropped += 1
+    return Protected(number, dropped)
+
+
+def _complete_variants(
+    plan: Plan, recorded_hashes: Collection[str], tuned: Collection[str]
+) -> list[dict[str, Scalar]]:
+    """Return the axis values, without swept fields, of each variant of a sweep whose planned runs are all recorded."""
+    incomplete = []
+    for run in plan.runs:
+        if run.run_hash not in recorded_hashes:
+            incomplete.append(_untuned(plan.by_slug[run.variant].record, tuned))
+    complete = []
+    for variant in plan.variants:
+        axes = _untuned(variant.record, tuned)
+        if axes not in incomplete:
+            complete.append(axes)
+    return complete
 
 
 def _untuned(variant: VariantRecord, tuned: Collection[str]) -> dict[str, Scalar]:

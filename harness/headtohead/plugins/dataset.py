@@ -83,6 +83,8 @@ class Corpus:
         unit: What a token of such a text is. The target of each pair then has its tokens in the alphabet of bytes,
             separated by spaces, and every text that a trained model reads or writes is converted by this unit. Default:
             tokens are words, or what ``data.tokens`` selects.
+        passages: Beginning and end of each passage of a text by part, in characters or token ids, for the record. The
+            pairs of a passage have the same group.
         data_hash: sha256 of the pairs; by default computed from text, group and split, in order.
     """
 
@@ -97,6 +99,7 @@ class Corpus:
     targets_join: bool = True
     has_sources: bool = True
     unit: TextUnit | None = None
+    passages: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
     data_hash: str = ""
 
     def __post_init__(self) -> None:

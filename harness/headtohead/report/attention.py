@@ -70,16 +70,20 @@ class Gallery:
 
     @property
     def notes(self) -> list[str]:
-        """A sentence on the variants with negative weights, if any, and one per variant with notes on its maps."""
+        """A sentence on the variants with negative weights, if any, and one per variant with notes on its maps.
+
+        Equal notes of several roles are stated once.
+        """
         sentences = []
         signed = self._signed_variants()
         if signed:
             sentences.append(NEGATIVE_WEIGHTS.format(variants=", ".join(signed)))
         for variant in self.variants:
-            map_notes = variant.maps[0].probe.get("map_notes")
-            if map_notes:
-                distinct = "; ".join(dict.fromkeys(map_notes.values()))
-                sentences.append(NOTES.format(variant=variant.title, notes=distinct))
+            notes_by_role = variant.maps[0].probe.get("map_notes")
+            if notes_by_role:
+                distinct = dict.fromkeys(notes_by_role.values())
+                notes = "; ".join(distinct)
+                sentences.append(NOTES.format(variant=variant.title, notes=notes))
         return sentences
 
     def _signed_variants(self) -> list[str]:
@@ -92,7 +96,13 @@ class Gallery:
 
 
 def shown_run(analysis: Analysis, slug: str) -> tuple[str, int] | None:
-    """Return the run and the seed of a variant's first seed with state DONE; None for a variant that equals another."""
+    """Return the run and the seed of a variant's first seed with state DONE.
+
+    None without such a run, and for a variant that equals another one.
+
+    Raises:
+        KeyError: If the study has no variant ``slug``.
+    """
     rows = analysis.frames.rows(slug)
     done = rows[rows["state"] == states.DONE]
     if done.empty or analysis.frames.trained(slug) != slug:
@@ -105,6 +115,9 @@ def gallery(analysis: Analysis) -> Gallery | None:
 
     The first variant with maps is always in the page. Variants without a finished run of their own do not count as
     omitted. Variants without maps count as omitted only if the page is already full: their maps are not read.
+
+    Raises:
+        HeadToHeadError: If recorded maps cannot be read or have changed since they were written.
     """
     selected: list[VariantMaps] = []
     omitted = 0
@@ -113,7 +126,8 @@ def gallery(analysis: Analysis) -> Gallery | None:
         shown = shown_run(analysis, slug)
         if shown is None:
             continue
-        if len(selected) >= MAX_VARIANTS or remaining <= 0:
+        is_full = len(selected) >= MAX_VARIANTS or remaining <= 0
+        if is_full:
             omitted += 1
             continue
         run, seed = shown
@@ -131,25 +145,32 @@ def gallery(analysis: Analysis) -> Gallery | None:
 
 
 def attention_figure(gallery: Gallery) -> Figure:
-    """Draw the initially selected head of every variant side by side; variants without this head are left out."""
+    """Draw the initially selected head of every variant side by side, on the first sentence.
+
+    Variants without this role or layer are left out. ``gallery`` has at least one variant.
+    """
     maps = []
     for variant in gallery.variants:
         probe = variant.maps[0]
         weights = probe.weights.get(gallery.role)
         if weights is not None and gallery.layer < len(weights):
             title = f"{variant.title} (seed {variant.seed})"
-            maps.append(HeatMap(weights[gallery.layer, 0], *probe.tokens(gallery.role), title))
+            queries, keys = probe.tokens(gallery.role)
+            maps.append(HeatMap(weights[gallery.layer, 0], queries, keys, title))
     return heat_map_figure(maps)
 
 
 def payload(gallery: Gallery) -> dict[str, Any]:
-    """Return the JSON data of the page's script: a byte per weight, tokens, and entropy and distance of each head."""
+    """Return the JSON data of the page's script: the selected head, the sentences, and the maps of each variant.
+
+    The sentences are the sources, or the targets of probes without a source, of the first variant.
+    """
     sentences = []
     for probe in gallery.variants[0].maps:
         sentences.append(probe.probe["source"] or probe.probe["target"] or "")
     variants = []
     for variant in gallery.variants:
-        probes = list(map(_probe_data, variant.maps))
+        probes = [_probe_data(maps) for maps in variant.maps]
         variants.append({"title": variant.title, "seed": variant.seed, "probes": probes})
     return {
         "open": {"probe": 0, "role": gallery.role, "layer": gallery.layer, "head": 0},
@@ -170,17 +191,30 @@ def _probe_data(maps: ProbeMaps) -> dict[str, Any]:
 
 
 def _weights_data(weights: NDArray[np.floating[Any]]) -> dict[str, Any]:
-    """Return the weights of a role as bytes, with their scale: 0 to 255, or 1 to 255 around 128 if any is negative."""
+    """Return the JSON data of the maps of a role: shape, a byte per weight with its scale, and numbers of each head.
+
+    A byte of 255 is the weight ``scale``, the largest absolute weight (1 if all are 0). Without negative weights, 0 is
+    no weight; with negative weights (``signed``), 128 is no weight and 1 is ``-scale``. Entropy in nats and mean
+    distance in tokens are 0 for a head without weights.
+
+    Args:
+        weights: ``[layer, head, query, key]``, finite.
+    """
     scale = float(np.abs(weights).max(initial=0.0)) or 1.0
-    signed = bool((weights < 0).any())
-    levels = weights.astype(np.float64) / scale
-    levels = levels * 127 + 128 if signed else levels * 255
+    is_signed = bool((weights < 0).any())
+    fractions = weights.astype(np.float64) / scale
+    if is_signed:
+        levels = fractions * 127 + 128
+    else:
+        levels = fractions * 255
     content = levels.round().clip(0, 255).astype(np.uint8).tobytes()
+    entropies = np.nan_to_num(entropy(weights))
+    distances = np.nan_to_num(mean_distance(weights))
     return {
         "shape": list(weights.shape),
         "scale": round(scale, 6),
-        "signed": signed,
-        "entropy": np.round(np.nan_to_num(entropy(weights)), 2).tolist(),
-        "distance": np.round(np.nan_to_num(mean_distance(weights)), 2).tolist(),
+        "signed": is_signed,
+        "entropy": np.round(entropies, 2).tolist(),
+        "distance": np.round(distances, 2).tolist(),
         "bytes": base64.b64encode(content).decode("ascii"),
     }

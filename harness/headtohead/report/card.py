@@ -32,17 +32,19 @@ def card(report: Report, component: str) -> str:
         component: Source of the component.
 
     Raises:
-        HeadToHeadError: If the experiment has other axes, for example because its file was edited.
+        HeadToHeadError: If the experiment has other axes, for example because its file was edited, or no registered
+            dataset declares the primary metric.
     """
     axes = list(report.record.axes)
     if DATA_AXIS not in axes or len(axes) != 2:
         raise HeadToHeadError(NOT_TWO_AXES.format(axes=listed(axes)))
     repetition = reproduction_section(report)
     component_section = Section("Component", code=component)
+    parts = [component_section, *repetition.parts]
     sections = [
         differences_section(report),
         replace(variant_section(report), figure="", parts=()),
-        replace(repetition, title="How to repeat it", parts=[component_section, *repetition.parts]),
+        replace(repetition, title="How to repeat it", parts=parts),
     ]
     # Without a table of runs, the page also has no table of differences: the first section has its own.
     return markdown(report, sections, (), runs="")
@@ -51,8 +53,15 @@ def card(report: Report, component: str) -> str:
 def differences_section(report: Report) -> Section:
     """Return a row per dataset: the score of the component, and its difference from each other component.
 
+    Without declared contrasts, it has no table.
+
     Args:
-        report: A study with exactly two axes, ``data`` and one component family, which declares its contrasts.
+        report: A study with exactly two axes, ``data`` and one component family. Its declared contrasts compare the
+            component with each other component on each dataset.
+
+    Raises:
+        ValueError: If the study has another number of axes beside ``data``.
+        KeyError: If a variant has no value of one of the axes.
     """
     analysis = report.analysis
     by_slug = analysis.frames.by_slug
@@ -60,17 +69,15 @@ def differences_section(report: Report) -> Section:
     (axis,) = (axis for axis in report.record.axes if axis != DATA_AXIS)
     rows: dict[str, dict[str, str]] = {}
     for contrast in family.contrasts:
-        variant, against = by_slug[contrast.variant], by_slug[contrast.against]
-        task = variant.config.data.dataset
-        if contrast.metric != analysis.metric:
-            task += f" ({readable(contrast.metric)})"
-        component_score = score(
-            analysis.frames.summary(variant.slug, contrast.metric), contrast.metric
-        )
-        row = rows.setdefault(
-            str(variant.axes[DATA_AXIS]),
-            {"task": task, str(variant.axes[axis]): component_score},
-        )
+        variant = by_slug[contrast.variant]
+        against = by_slug[contrast.against]
+        row = rows.setdefault(str(variant.axes[DATA_AXIS]), {})
+        if not row:
+            row["task"] = variant.config.data.dataset
+            if contrast.metric != analysis.metric:
+                row["task"] += f" ({readable(contrast.metric)})"
+            summary = analysis.frames.summary(variant.slug, contrast.metric)
+            row[str(variant.axes[axis])] = score(summary, contrast.metric)
         lines = [f"{contrast.difference_text} {contrast.verdict}", interval_text(contrast)]
         row[f"against {against.axes[axis]}"] = "\n".join(line for line in lines if line)
     intervals = interval_caption(analysis, family.contrasts)

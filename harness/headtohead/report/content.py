@@ -99,14 +99,17 @@ class Report:
 
     @property
     def banner(self) -> str | None:
-        """A warning if variants are incomplete, else None."""
-        missing = self.analysis.incomplete
-        if not missing:
+        """A warning if runs have no result yet, with the numbers of their variants and of the runs; else None.
+
+        It says whether these variants are ranked, which ``allow_partial`` decides.
+        """
+        incomplete = self.analysis.incomplete
+        if not incomplete:
             return None
         run_states = self.analysis.frames.runs["state"]
         template = PARTIAL if self.analysis.allow_partial else INCOMPLETE
         return template.format(
-            missing=len(missing),
+            missing=len(incomplete),
             variants=len(self.analysis.frames.by_slug),
             finished=run_states.isin(states.RESULTS).sum(),
             runs=len(run_states),

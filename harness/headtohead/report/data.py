@@ -25,18 +25,22 @@ MAX_NAMED = 6
 
 
 def data_section(report: Report) -> Section:
-    """Return dataset, split, sizes, decoding and BLEU signatures of the baseline's data."""
+    """Return a table of the properties of the baseline's data, and of all distinct decodings and sacreBLEU signatures.
+
+    Properties without a value have no row. Decodings and signatures are those of all finished runs.
+    """
     frames = report.analysis.frames
     has_encoder = any("encoder" in variant.config.roles for variant in frames.record.variants)
     scoring = set[tuple[str, str]]()
-    for run in frames.results.values():
-        if run.decoding:
-            scoring.add(("decoding", _decoding(run.decoding)))
-        for name, signature in run.signatures.items():
-            scoring.add(("sacreBLEU", f"{readable(f'test/{name}')}: {signature}"))
-    properties = [*data_properties(report.record.data, has_encoder).items(), *sorted(scoring)]
+    for results in frames.results.values():
+        if results.decoding:
+            scoring.add(("decoding", _decoding(results.decoding)))
+        for name, signature in results.signatures.items():
+            metric = readable(f"test/{name}")
+            scoring.add(("sacreBLEU", f"{metric}: {signature}"))
+    properties = data_properties(report.record.data, has_encoder)
     rows = []
-    for name, value in properties:
+    for name, value in [*properties.items(), *sorted(scoring)]:
         rows.append({"property": name, "value": value})
     return Section("Data", frame=table(rows))
 
@@ -63,34 +67,35 @@ def layers_text(model: ModelConfig, data: Mapping[str, Any]) -> str:
 
 
 def data_properties(data: Mapping[str, Any], has_encoder: bool) -> dict[str, str]:
-    """Return the properties of a dataset in a run's record, by name; those of sources only if there are any.
+    """Return the properties of a dataset by name, as texts in printing order; those without a value are left out.
 
-    The bag-of-words upper bound is that of order-invariant encoders.
+    Args:
+        data: The data record of an experiment or a run. Fields may be missing, for example of an imported checkpoint.
+        has_encoder: Whether a model has an encoder. Without one, the bag-of-words upper bound is left out, which is
+            that of order-invariant encoders.
     """
-    examples = examples_of(data)
-    has_sources = examples == "pairs"
-    properties = {
-        "dataset": _dataset(data, has_sources),
-        "split": _split(data),
-        examples: _counts(data.get("counts"), "{:,}"),
-        "labels": _counts(data.get("labels"), "{:,}"),
-        "dropped": _dropped(data),
-        "vocabulary": _counts(_of_sides(data.get("vocabulary"), has_sources)),
-        "unknown words, test": _unknown_words(data, has_sources),
-        "text": "",
-        "longest, tokens": _longest(data),
-        "bag-of-words upper bound": "",
-        "test loss without a model": _counts(data.get("losses_without_model"), "{:.3f}"),
-        "licence": data.get("licence"),
-        "citation": data.get("citation"),
-        "data hash": data.get("data_hash"),
-        "notes": " · ".join(map(str, data.get("notes") or ())),
-    }
+    examples_name = examples_of(data)
+    has_sources = examples_name == "pairs"
+    properties: dict[str, object] = {}
+    properties["dataset"] = _dataset(data, has_sources)
+    properties["split"] = _split(data)
+    properties[examples_name] = _counts(data.get("counts"), "{:,}")
+    properties["labels"] = _counts(data.get("labels"), "{:,}")
+    properties["dropped"] = _dropped(data)
+    properties["vocabulary"] = _counts(_of_sides(data.get("vocabulary"), has_sources))
+    properties["unknown words, test"] = _unknown_words(data, has_sources)
     if has_sources and data.get("normalise"):
         properties["text"] = f"normalise {data['normalise']}, {data.get('tokens')} tokens"
+    properties["longest, tokens"] = _longest(data)
     bound = data.get("bag_of_words_upper_bound")
     if has_sources and has_encoder and bound:
         properties["bag-of-words upper bound"] = f"{bound:.3f} exact match on the test set"
+    properties["test loss without a model"] = _counts(data.get("losses_without_model"), "{:.3f}")
+    properties["licence"] = data.get("licence")
+    properties["citation"] = data.get("citation")
+    properties["data hash"] = data.get("data_hash")
+    notes = data.get("notes") or ()
+    properties["notes"] = " · ".join(map(str, notes))
     return {name: str(value) for name, value in properties.items() if value}
 
 
@@ -103,7 +108,11 @@ def _dataset(data: Mapping[str, Any], has_sources: bool) -> str:
 
 
 def _split(data: Mapping[str, Any]) -> str:
-    """Return the split with the leaks that were measured."""
+    """Return the split, followed by the leaks of the test and the validation set: ``row, LEAKY: 5.0 % of …``.
+
+    Empty without a split; the split alone if the leak of the test set was not measured. The validation set is named
+    only if a part of it leaks.
+    """
     split = str(data.get("split") or "")
     leak = data.get("leak")
     if not split or leak is None:
@@ -111,27 +120,33 @@ def _split(data: Mapping[str, Any]) -> str:
     if leak == 0:
         split += f", leak {_percent(leak)}"
     else:
-        split += f", {_leak_label(data.get('leaky'))}: {leaked_part(data)}"
+        label = _leak_label(data.get("leaky"))
+        split += f", {label}: {leaked_part(data)}"
     for validation_leak in leaked_validation(data):
-        split += f", {_leak_label(validation_leak.is_serious)}: {validation_leak.clause}"
+        label = _leak_label(validation_leak.is_serious)
+        split += f", {label}: {validation_leak.clause}"
     return split
 
 
 def _leak_label(is_serious: object) -> str:
+    """Return the word before a leak, in capitals if it is serious."""
     return "LEAKY" if is_serious else "leak"
 
 
 def _dropped(data: Mapping[str, Any]) -> str:
     """Return how many examples were dropped for each reason; empty if none was."""
-    dropped = data.get("dropped") or {}
-    return _counts({name.replace("_", " "): dropped[name] for name in dropped if dropped[name]})
+    counts = {}
+    for reason, count in (data.get("dropped") or {}).items():
+        if count:
+            counts[reason.replace("_", " ")] = count
+    return _counts(counts)
 
 
 def _unknown_words(data: Mapping[str, Any], has_sources: bool) -> str:
     """Return the share of unknown words of the test set by side; empty if it was not measured."""
     rates = (data.get("unk_rate") or {}).get("test")
-    percentages = {side: _percent(rate) for side, rate in _of_sides(rates, has_sources).items()}
-    return _counts(percentages)
+    rates_of_sides = _of_sides(rates, has_sources)
+    return _counts({side: _percent(rate) for side, rate in rates_of_sides.items()})
 
 
 def _longest(data: Mapping[str, Any]) -> str:
@@ -141,17 +156,21 @@ def _longest(data: Mapping[str, Any]) -> str:
 
 
 def _of_sides(values: Mapping[str, Any] | None, has_sources: bool) -> dict[str, Any]:
-    """Return the values of the sides that the examples have."""
+    """Return the values of the sides that the examples have, source and target or target alone; empty for None."""
     sides = ("source", "target") if has_sources else ("target",)
     return {side: value for side, value in (values or {}).items() if side in sides}
 
 
 def _counts(counts: Mapping[str, Any] | None, form: str = "{}") -> str:
-    """Return names with their counts in ``form``, joined by commas; empty without counts."""
-    return ", ".join(f"{name} {form.format(count)}" for name, count in (counts or {}).items())
+    """Return names with their counts in ``form``, joined by commas; empty without counts or for None."""
+    texts = []
+    for name, count in (counts or {}).items():
+        texts.append(f"{name} {form.format(count)}")
+    return ", ".join(texts)
 
 
 def _percent(fraction: Any) -> str:
+    """Return a fraction in percent with one decimal: ``12.5 %`` for 0.125."""
     return f"{100 * float(fraction):.1f} %"
 
 
@@ -184,10 +203,15 @@ OTHER_SENTENCES = "On the {sentences:,} test sentences of {variant}"
 
 
 def reference_section(report: Report) -> Section | None:
-    """Return the scores without training on the test sets of the variants, or None if nothing is translated.
+    """Return the scores of translations without training, beside those of the best variant and of the baseline.
 
-    Without reference points of the baseline, the section says how to compute them. Of the variants with other test
-    sentences, only the best ranked one has a table.
+    None if no variant is decoded (``evaluate.decode: none``). Without reference points of the baseline, the section
+    has no table and names the command that computes them. Of the ranked variants whose test sentences are not the
+    baseline's, only the best one has a table, as a part of the section.
+
+    Raises:
+        HeadToHeadError: If ``reference_points.json`` cannot be read, or no registered dataset declares the primary
+            metric.
     """
     analysis, frames = report.analysis, report.analysis.frames
     points = analysis.reference_points.get(frames.baseline)
@@ -203,73 +227,84 @@ def reference_section(report: Report) -> Section | None:
             break
     parts = []
     if others:
-        other_points = analysis.reference_points[others[0]]
+        best_other = others[0]
+        other_points = analysis.reference_points[best_other]
         title = OTHER_SENTENCES.format(
-            sentences=other_points.sentences, variant=report.title(others[0])
+            sentences=other_points.sentences, variant=report.title(best_other)
         )
-        parts.append(Section(title, frame=table(_points(report, other_points, others[:1]))))
+        other_rows = _points(report, other_points, [best_other])
+        parts.append(Section(title, frame=table(other_rows)))
     definitions = [DEFINITIONS[name] for name in points.scores if name in DEFINITIONS]
     template = BESIDE_BASELINE if best == frames.baseline else BESIDE_BEST
-    return Section(
-        "Reference points",
-        template.format(sentences=points.sentences, definitions=" ".join(definitions)),
-        frame=table(_points(report, points, [best, frames.baseline])),
-        parts=parts,
-    )
+    text = template.format(sentences=points.sentences, definitions=" ".join(definitions))
+    rows = _points(report, points, [best, frames.baseline])
+    return Section("Reference points", text, frame=table(rows), parts=parts)
 
 
 def _has_other_points(report: Report, slug: str, points: ReferencePoints) -> bool:
     """Return whether a variant has reference points that are not ``points``, those of the baseline."""
-    own = report.analysis.reference_points.get(slug)
-    return own is not None and own != points
+    points_of_variant = report.analysis.reference_points.get(slug)
+    return points_of_variant is not None and points_of_variant != points
 
 
 def _points(report: Report, points: ReferencePoints, slugs: Sequence[str]) -> list[dict[str, str]]:
-    """Return the scores of reference points and of variants on the same data, highest first.
+    """Return a row for each reference point and each variant, highest score first.
 
-    Metrics in which no model can score have no column.
+    The columns are the metrics in which a model can score. The rows are sorted by the metric in which the study
+    compares models with reference points, or by the first column if it is not among them. Unranked variants and
+    variants without a score in this metric have no row. Without columns, no variant has a row.
+
+    Args:
+        report: The report.
+        points: The reference points.
+        slugs: Variants with the test sentences of ``points``; a repeated slug has one row.
+
+    Raises:
+        KeyError: If a reference point lacks one of these metrics, or the study has no variant of a slug.
     """
     analysis, frames, metrics = report.analysis, report.analysis.frames, points.metrics
     first = next(iter(metrics), "")
     if analysis.reference_metric in metrics:
         first = str(analysis.reference_metric)
-    rows: list[tuple[float, dict[str, str]]] = []
-    for key, scores in points.scores.items():
-        row = {"": NAMES[key]}
+    scored_rows: list[tuple[float, dict[str, str]]] = []
+    for name, scores in points.scores.items():
+        row = {"": NAMES[name]}
         for metric in metrics:
             row[readable(metric)] = show(scores[metric], metric)
-        rows.append((scores.get(first, 0.0), row))
+        scored_rows.append((scores.get(first, 0.0), row))
     for slug in dict.fromkeys(slugs):
-        if first and frames.summary(slug, first).n and slug not in analysis.unranked:
-            row = {"": report.title(slug)}
-            for metric in metrics:
-                row[readable(metric)] = score(frames.summary(slug, metric), metric)
-            rows.append((frames.summary(slug, first).mean, row))
-    rows.sort(key=lambda entry: -entry[0])
-    return [row for _, row in rows]
+        has_score = first and frames.summary(slug, first).n
+        if not has_score or slug in analysis.unranked:
+            continue
+        row = {"": report.title(slug)}
+        for metric in metrics:
+            summary = frames.summary(slug, metric)
+            row[readable(metric)] = score(summary, metric)
+        scored_rows.append((frames.summary(slug, first).mean, row))
+    scored_rows.sort(key=lambda scored_row: -scored_row[0])
+    return [row for _, row in scored_rows]
 
 
 def length_section(report: Report) -> Section:
-    """Return the scores by length of the source.
+    """Return the mean scores by length of the source: a row per variant, a column per bucket of lengths.
 
-    Without scores by length, it has no table; variants without these scores have no row.
+    Variants without these scores have no row, and a bucket that a variant lacks is an empty cell. Without scores of at
+    least two buckets, the section has no table.
     """
     scores = bucket_scores(report.analysis)
     metric = f"test/{bucket_metric(report.analysis)}"
     rows = []
     for slug in report.analysis.frames.by_slug:
         buckets = scores[scores["variant"] == slug]
-        if len(buckets):
-            row = {"variant": report.title(slug)}
-            for bucket, mean in zip(buckets["bucket"], buckets["mean"], strict=True):
-                row[bucket] = show(mean, metric)
-            rows.append(row)
-    return Section(
-        "By length of the source",
-        f"Mean over seeds; the band ranges from the lowest to the highest seed.{report.shown(MAX_LINES)}",
-        frame=table(rows),
-        figure="lengths",
-    )
+        if len(buckets) == 0:
+            continue
+        row = {"variant": report.title(slug)}
+        for bucket, mean in zip(buckets["bucket"], buckets["mean"], strict=True):
+            row[bucket] = show(mean, metric)
+        rows.append(row)
+    shown = report.shown(MAX_LINES)
+    text = f"Mean over seeds; the band ranges from the lowest to the highest seed.{shown}"
+    return Section("By length of the source", text, frame=table(rows), figure="lengths")
 
 
 OUTPUTS_OF_ONE = "Test examples{lengths}, with the outputs of the first finished seed of {variant}."
@@ -282,13 +317,17 @@ FIRST_VARIANTS = f" (the first {MAX_VARIANTS} of the design)"
 
 
 def translation_section(report: Report) -> Section | None:
-    """Return the test examples on which the variants differ most, shortest first; None without saved outputs.
+    """Return the test examples on which exact and wrong outputs are most evenly split, shortest first.
 
-    Of a single variant, there is no column of variants. Examples of a length split are one for each length.
+    None without saved outputs, or if no example is the same for all variants. Of a single variant, there is no column
+    of variants. Examples of a length split are one for each length.
+
+    Raises:
+        HeadToHeadError: If saved outputs cannot be read or have changed since they were written.
     """
     outputs = _outputs(report)
     is_by_length = report.record.data.get("split") == "length"
-    indices = sample(outputs, is_by_length) if outputs else []
+    indices = sample(outputs, is_by_length)
     if not indices:
         return None
     rows = []
@@ -307,7 +346,13 @@ def translation_section(report: Report) -> Section | None:
 
 
 def _outputs(report: Report) -> dict[str, list[Translation]]:
-    """Return the saved outputs of the first variants with the baseline's data, of their first finished seed."""
+    """Return the saved outputs of the first `MAX_VARIANTS` variants that have some, of their first finished seed.
+
+    Only variants with the baseline's dataset, languages and size count, and none that equals another variant.
+
+    Raises:
+        HeadToHeadError: If saved outputs cannot be read or have changed since they were written.
+    """
     analysis, frames = report.analysis, report.analysis.frames
     outputs: dict[str, list[Translation]] = {}
     for slug in frames.by_slug:
@@ -318,28 +363,32 @@ def _outputs(report: Report) -> dict[str, list[Translation]]:
         run = shown_run(analysis, slug)
         if run is not None:
             _, seed = run
-            rows = translations_of(frames, slug, seed)
-            if rows:
-                outputs[slug] = rows
+            translations = translations_of(frames, slug, seed)
+            if translations:
+                outputs[slug] = translations
     return outputs
 
 
 def _output_rows(
     report: Report, outputs: Mapping[str, Sequence[Translation]], index: int
 ) -> list[dict[str, str]]:
-    """Return a row for each distinct output for an example: exact ones first, then the most frequent.
+    """Return a row for each distinct output for an example: exact ones first, then those of the most variants.
 
-    The column of variants is missing if there is only one.
+    Only the first row has source and references. The column of variants is missing if there is only one variant.
 
     Args:
         report: The report.
         outputs: The outputs of each variant, of the same examples; at least one variant.
         index: Number of the example.
+
+    Raises:
+        IndexError: If a variant has no output with this number.
     """
     titles: dict[tuple[bool, str], list[str]] = {}
-    for slug, rows in outputs.items():
-        output = rows[index]
-        titles.setdefault((output.exact, output.hypothesis), []).append(report.title(slug))
+    for slug, translations in outputs.items():
+        translation = translations[index]
+        output = (translation.exact, translation.hypothesis)
+        titles.setdefault(output, []).append(report.title(slug))
 
     def rank(output: tuple[bool, str]) -> tuple[bool, int, str]:
         is_exact, text = output
@@ -347,10 +396,10 @@ def _output_rows(
 
     example = next(iter(outputs.values()))[index]
     source = f"{example.source}\n{' / '.join(example.references)}"
-    cells = list[dict[str, str]]()
+    rows: list[dict[str, str]] = []
     for is_exact, text in sorted(titles, key=rank):
         row = {
-            "source and reference": "" if cells else source,
+            "source and reference": "" if rows else source,
             "exact": "✓" if is_exact else "✗",
             "output": text or "(empty)",
         }
@@ -358,8 +407,8 @@ def _output_rows(
         if len(outputs) > 1:
             is_every = len(names) == len(outputs)
             row["variants"] = "every variant" if is_every else listed(names, most=MAX_NAMED)
-        cells.append(row)
-    return cells
+        rows.append(row)
+    return rows
 
 
 class _Candidate(NamedTuple):
@@ -374,39 +423,51 @@ class _Candidate(NamedTuple):
 
 
 def sample(by_slug: Mapping[str, Sequence[Translation]], by_length: bool = False) -> list[int]:
-    """Return the test examples for which exact and wrong outputs are most evenly split, sorted by length.
+    """Return the numbers of at most ``SAMPLES`` test examples on which variants differ most, shortest source first.
 
-    Ties go to the example with more distinct outputs, then to the earlier example. Sources are not repeated, and
-    examples that are not the same for all variants are left out.
+    An example comes before others if exact and wrong outputs are more evenly split, then if it has more distinct
+    outputs, then if it is earlier. A source is shown once. Examples that are not the same for all variants, or that a
+    variant lacks, are left out. Empty without variants.
 
     Args:
-        by_slug: The outputs for the same examples by variant.
+        by_slug: The outputs for the same examples, in the same order, by variant.
         by_length: One example of each of ``SAMPLES`` lengths of the source, from the shortest to the longest.
     """
     by_source = _candidates(by_slug)
     sources = sorted(by_source, key=lambda source: (by_source[source], len(source.split())))
     if by_length:
         sources = _one_of_each_length(sources)
-    shown = [(len(source.split()), by_source[source].example) for source in sources[:SAMPLES]]
+    shown = []
+    for source in sources[:SAMPLES]:
+        length = len(source.split())
+        shown.append((length, by_source[source].example))
     return [index for _, index in sorted(shown)]
 
 
 def _candidates(by_slug: Mapping[str, Sequence[Translation]]) -> dict[str, _Candidate]:
-    """Return the best candidate of each source, of the examples that are the same for all variants."""
+    """Return the smallest candidate of each source, of the examples that are the same for all variants.
+
+    Beyond the shortest list of outputs, examples are ignored.
+    """
     candidates: dict[str, _Candidate] = {}
-    for index, rows in enumerate(zip(*by_slug.values(), strict=False)):
-        if len({(row.source, row.references) for row in rows}) > 1:
+    for index, translations in enumerate(zip(*by_slug.values(), strict=False)):
+        examples = {(row.source, row.references) for row in translations}
+        if len(examples) > 1:
             continue
-        exact = sum(row.exact for row in rows)
-        distinct = len({row.hypothesis for row in rows})
-        candidate = _Candidate(-min(exact, len(rows) - exact), -distinct, index)
-        source = rows[0].source
+        exact = sum(row.exact for row in translations)
+        wrong = len(translations) - exact
+        distinct = len({row.hypothesis for row in translations})
+        candidate = _Candidate(-min(exact, wrong), -distinct, index)
+        source = translations[0].source
         candidates[source] = min(candidate, candidates.get(source, candidate))
     return candidates
 
 
 def _one_of_each_length(sources: Sequence[str]) -> list[str]:
-    """Return the first source of each of ``SAMPLES`` lengths, evenly spread from the shortest to the longest."""
+    """Return the first source of each of ``SAMPLES`` lengths, evenly spread from the shortest to the longest.
+
+    With fewer lengths, there is one of each; empty without sources. A length is a number of words.
+    """
     first_of: dict[int, str] = {}
     for source in sources:
         first_of.setdefault(len(source.split()), source)

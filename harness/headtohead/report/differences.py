@@ -47,7 +47,11 @@ def differences(analysis: Analysis) -> list[dict[str, str]]:
 
 
 def _name_with_notes(analysis: Analysis, contrast: ContrastResult) -> str:
-    """Return the name of a contrast, followed by lines on its parameters, settings and expected result."""
+    """Return the name of a contrast, followed by a line on each of these that it has.
+
+    The lines are on parameters, settings, the expected result, and why there is no test. The name has the metric if
+    that is not the primary one.
+    """
     name = contrast_name(analysis, contrast)
     if contrast.metric != analysis.metric:
         name += f" ({readable(contrast.metric)})"
@@ -62,9 +66,14 @@ def _name_with_notes(analysis: Analysis, contrast: ContrastResult) -> str:
 
 
 def _parameters(analysis: Analysis, contrast: ContrastResult) -> str:
-    """Return how many more parameters the left side has, in percent of the right side; empty below 2 %."""
+    """Return how many more non-embedding parameters the left side has, in percent of the right side.
+
+    The left side are the variants with positive weights, with the sum of their weighted counts; the right side those
+    with negative weights. Empty below 2 %, and if the right side has no parameters.
+    """
     by_slug = analysis.frames.by_slug
-    left = right = 0.0
+    left = 0.0
+    right = 0.0
     for setting in contrast.contrast.settings:
         for side, weight in setting.items():
             count = by_slug[side.variant].counts.non_embedding
@@ -72,10 +81,13 @@ def _parameters(analysis: Analysis, contrast: ContrastResult) -> str:
                 left += weight * count
             else:
                 right -= weight * count
-    percent = 100 * (left / right - 1) if right else 0.0
+    if right == 0:
+        return ""
+    percent = 100 * (left / right - 1)
     if abs(percent) < MIN_PERCENT:
         return ""
-    return PARAMETERS.format(change=f"{percent:+.0f}".replace("-", "−"))
+    change = f"{percent:+.0f}".replace("-", "−")
+    return PARAMETERS.format(change=change)
 
 
 def _agreement(analysis: Analysis, contrast: ContrastResult) -> str:

@@ -25,25 +25,29 @@ ADVICE = "move it away, or choose another folder with --reports"
 
 
 def report_folder(reports_root: Path, name: str) -> Path:
-    """Return the folder of an experiment's report.
+    """Return the folder of an experiment's report, which need not exist, after a check that it may be written.
+
+    A report without the list of its files, such as that of a fresh clone, gets one: its present files become those of
+    headtohead.
 
     Raises:
-        HeadToHeadError: If a file in it was changed after headtohead wrote it, or was not written by headtohead.
+        HeadToHeadError: If a file of a report in it was changed after headtohead wrote it, or was not written by
+            headtohead; if the folder is or contains a symbolic link, or cannot be written.
     """
     folder = inside(reports_root, name, tree=True)
     if not folder.exists():
         return folder
     with files.writing(folder, "choose another folder with --reports"):
         if ANSWER not in ownership.owned(folder) and _is_answer(folder / ANSWER):
-            # A report without its manifest, such as that of a fresh clone.
             figures = (path.relative_to(folder).as_posix() for path in folder.glob(f"{FIGURES}/*"))
             ownership.adopt(folder, [*FILES, *figures])
-        ownership.refuse_foreign(folder, {*FILES, *ownership.owned(folder)}, ADVICE)
+        names = {*FILES, *ownership.owned(folder)}
+        ownership.refuse_foreign(folder, names, ADVICE)
     return folder
 
 
 def _is_answer(path: Path) -> bool:
-    """Return whether a file is the answer of a report."""
+    """Return whether a file is the answer of a report; False for a missing file, and for one that is no JSON."""
     with suppress(FileNotFoundError, HeadToHeadError):
         answer = files.read_json(path)
         return isinstance(answer, dict) and str(answer.get("format")).startswith(ANSWER_FORMAT)

@@ -26,7 +26,7 @@ OWN = "headtohead"
 def model_card(
     record: RunRecord, results: ResultsRecord, frames: Frames | None, *, translates: bool
 ) -> str:
-    """Return the text of the model card.
+    """Return the model card of a run: Markdown after a YAML front matter, with control characters made visible.
 
     Args:
         record: The run's record.
@@ -45,6 +45,8 @@ def model_card(
     for plugin in record.plugins:
         if plugin.distribution != OWN:
             plugins.append(f"{plugin.family} {plugin.name} ({plugin.distribution})")
+    score_rows = _score_rows(record, scores, frames)
+    has_encoder = "encoder" in record.config.roles
     template = environment("headtohead.report").get_template("model_card.md.jinja")
     card = template.render(
         record=record,
@@ -55,30 +57,35 @@ def model_card(
         corpus=corpus_text(record.data),
         layers=layers_text(record.config.model, record.data),
         leaked=leaked_part(record.data) if record.data.get("leak") else "",
-        scores=markdown_table(table(_score_rows(record, scores, frames))),
+        scores=markdown_table(table(score_rows)),
         sentences=sum(bucket["n"] for bucket in results.buckets),
         signatures=signatures,
-        properties=data_properties(record.data, "encoder" in record.config.roles),
+        properties=data_properties(record.data, has_encoder),
         plugins=", ".join(plugins),
         parameters=show_count(record.counts.total),
         origin=_origin(record),
     )
-    front = yaml.safe_dump(
-        visible_values(_front_matter(record, scores, translates)),
-        sort_keys=False,
-        allow_unicode=True,
-        width=1000,
-    )
+    metadata = visible_values(_front_matter(record, scores, translates))
+    front = yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True, width=1000)
     return visible(f"---\n{front}---\n\n{tidy_markdown(card)}")
 
 
 def _score_rows(
     record: RunRecord, scores: Mapping[str, float], frames: Frames | None
 ) -> list[dict[str, str]]:
-    """Return a row per metric: the score of the run, and the mean over the seeds of its variant if it has a study."""
+    """Return a row per metric: the score of the run, and the mean over the seeds of its variant.
+
+    The mean, its interval and the number of seeds are left out without a study, and if the study lacks the variant.
+
+    Args:
+        record: The run's record.
+        scores: The run's test scores by metric.
+        frames: The study of the run, or None.
+    """
     rows = []
     for name, value in scores.items():
-        row = {"metric": readable(name), f"this model, seed {record.seed}": show(value, name)}
+        row = {"metric": readable(name)}
+        row[f"this model, seed {record.seed}"] = show(value, name)
         if frames is not None and record.variant in frames.by_slug:
             summary = frames.summary(record.variant, name)
             row["mean over seeds"] = show(summary.mean, name)
@@ -91,17 +98,20 @@ def _score_rows(
 
 
 def _origin(record: RunRecord) -> dict[str, str]:
-    """Return what made the run: experiment, variant, seed, hash and versions."""
-    origin: dict[str, Any] = {
-        "experiment": record.experiment,
-        "variant": record.variant,
-        "seed": record.seed,
-        "steps": f"{record.steps:,}",
-        "run hash": record.run_hash,
-    }
+    """Return what made the run, by name, each as Markdown code: experiment, variant, seed, steps, hash and versions.
+
+    Versions that were not recorded are left out.
+    """
+    origin: dict[str, Any] = {}
+    origin["experiment"] = record.experiment
+    origin["variant"] = record.variant
+    origin["seed"] = record.seed
+    origin["steps"] = f"{record.steps:,}"
+    origin["run hash"] = record.run_hash
     for name in (OWN, "torch", "git_commit"):
-        if record.versions.get(name):
-            origin[name.replace("_", " ")] = record.versions[name]
+        version = record.versions.get(name)
+        if version:
+            origin[name.replace("_", " ")] = version
     return {name: markdown_code(value) for name, value in origin.items()}
 
 
@@ -113,27 +123,29 @@ def _front_matter(
     Args:
         record: The run's record. Its texts are unchanged; the caller makes them visible and escapes them for YAML.
         scores: Finite test scores by metric.
-        translates: Whether the model can translate sentences.
+        translates: Whether the model can translate sentences; only then it has a ``pipeline_tag``.
     """
     dataset = record.data["dataset"]
-    front: dict[str, object] = {
-        "library_name": OWN,
-        "license": "other",
-        "license_name": f"that of the data: {record.data.get('licence') or 'not stated'}",
-    }
+    licence = record.data.get("licence") or "not stated"
+    front: dict[str, object] = {}
+    front["library_name"] = OWN
+    front["license"] = "other"
+    front["license_name"] = f"that of the data: {licence}"
     if translates:
         front["pipeline_tag"] = "translation"
     front["datasets"] = [dataset]
     front["tags"] = [OWN, "transformer"]
-    if scores:
-        metrics = []
-        for name, value in scores.items():
-            metric = {"type": name.removeprefix(TEST), "name": readable(name), "value": value}
-            metrics.append(metric)
-        result = {
-            "task": {"type": "translation" if translates else "other"},
-            "dataset": {"name": dataset, "type": dataset, "split": "test"},
-            "metrics": metrics,
-        }
-        front["model-index"] = [{"name": record.title, "results": [result]}]
+    if not scores:
+        return front
+    metrics = []
+    for name, value in scores.items():
+        metric = {"type": name.removeprefix(TEST), "name": readable(name), "value": value}
+        metrics.append(metric)
+    task = "translation" if translates else "other"
+    result = {
+        "task": {"type": task},
+        "dataset": {"name": dataset, "type": dataset, "split": "test"},
+        "metrics": metrics,
+    }
+    front["model-index"] = [{"name": record.title, "results": [result]}]
     return front

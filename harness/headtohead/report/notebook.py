@@ -63,24 +63,35 @@ NOT_SHOWN = "{runs} runs; .columns lists {columns} more columns: axes, sizes, co
 
 
 def runs_html(runs: RunsTable) -> str:
-    """Return the answer, the table of variants and the notes of a study, then the main columns of its runs, as HTML."""
+    """Return the answer and the table of variants of a study, then the main columns of its runs, as HTML.
+
+    The main columns are ``SHOWN_COLUMNS`` and test scores, without empty columns. Of more than ``MAX_ROWS`` runs, rows
+    in the middle are left out. The answer ranks only variants with all seeds.
+    """
     report = Report(Analysis(runs.frames))
     columns = []
     for name in runs.columns:
         if name in SHOWN_COLUMNS or str(name).startswith(TEST):
             columns.append(name)
-    rows = pd.DataFrame(runs)[columns].reset_index(drop=True).dropna(axis="columns", how="all")
-    note = NOT_SHOWN.format(runs=len(runs), columns=len(runs.columns) - len(columns))
+    rows = pd.DataFrame(runs)[columns].reset_index(drop=True)
+    rows = rows.dropna(axis="columns", how="all")
+    num_hidden = len(runs.columns) - len(columns)
+    note = NOT_SHOWN.format(runs=len(runs), columns=num_hidden)
     study = fragment(report.differences, *_study_sections(report), heading=report.answer)
     text = visible(str(rows.to_html(max_rows=MAX_ROWS, border=0, na_rep="")))
     return study + text + fragment(Section("", note))
 
 
 def loaded_html(run: LoadedRun) -> str:
-    """Return title, settings, test scores and pitfalls of a loaded run as HTML; without results, no scores."""
+    """Return title, settings, test scores and pitfalls of a loaded run as HTML; without results, no scores.
+
+    Raises:
+        HeadToHeadError: If the records of the run are missing or damaged.
+    """
     directory = RunDirectory(run.path)
     results = directory.results
-    return run_html(directory.record, results.metrics if results else {})
+    metrics = results.metrics if results else {}
+    return run_html(directory.record, metrics)
 
 
 def result_html(folder: Path, states: Mapping[str, int], paths: ReportPaths | None) -> str:
@@ -90,11 +101,16 @@ def result_html(folder: Path, states: Mapping[str, int], paths: ReportPaths | No
         folder: The folder of the experiment's runs.
         states: Number of runs by state.
         paths: The files of the report if the study is complete, else None.
+
+    Raises:
+        HeadToHeadError: If the study is complete and a record in ``folder`` cannot be read.
     """
     if paths is None:
         counts = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
-        return fragment(Section("", f"incomplete: {counts or 'no run'} in {folder}"))
-    return paths._repr_html_() + fragment(*_study_sections(Report(Analysis(load_frames(folder)))))
+        progress = counts or "no run"
+        return fragment(Section("", f"incomplete: {progress} in {folder}"))
+    report = Report(Analysis(load_frames(folder)))
+    return paths._repr_html_() + fragment(*_study_sections(report))
 
 
 def _study_sections(report: Report) -> list[Section]:
@@ -109,11 +125,11 @@ def _study_sections(report: Report) -> list[Section]:
 
 
 def run_html(record: RunRecord, metrics: Mapping[str, float | None]) -> str:
-    """Return a run's title, settings, test scores and pitfalls as HTML.
+    """Return a run's title, settings, test scores and pitfalls as HTML; other metrics are left out.
 
     Args:
         record: The run's record.
-        metrics: Final metrics by name; empty if the run was not evaluated.
+        metrics: Final metrics by name; without test scores, a sentence says that the run was not evaluated.
     """
     scores = []
     for name, value in metrics.items():
@@ -125,16 +141,20 @@ def run_html(record: RunRecord, metrics: Mapping[str, float | None]) -> str:
     pitfalls = []
     for pitfall in record.pitfalls:
         pitfalls.append(f"pitfall {pitfall.name}: {pitfall.consequence}")
+    note = "" if scores else NOT_EVALUATED
     return fragment(
         Section("", frame=table(rows)),
-        Section("", "" if scores else NOT_EVALUATED, frame=table(scores)),
+        Section("", note, frame=table(scores)),
         Section("", lines=pitfalls),
         heading=f"{record.title}, seed {record.seed}",
     )
 
 
 def _settings(config: RunConfig) -> dict[str, str]:
-    """Return the dataset, the entry of each family, by role if they differ, and the sizes of a model."""
+    """Return the main settings by name: dataset, the entry of each component family, and the sizes of the model.
+
+    The entries of a family are listed with their roles if they differ.
+    """
     settings = {"data": str(config.data.dataset)}
     for family in COMPONENTS:
         entries = getattr(config, family).by_role()
@@ -161,8 +181,8 @@ OMITTED = '{layers} earlier layers are not drawn; .weights["{role}"] contains th
 def maps_html(maps: SentenceMaps) -> str:
     """Return the maps of a sentence as HTML: the heads of every layer side by side, with token labels.
 
-    Roles without maps have no section. With more than MAX_CELLS weights, the first layers of a role are left out, or
-    all of them; the last layer of the first role is always drawn.
+    Roles without maps have no section. At most MAX_CELLS weights are drawn, role after role: the first layers of a role
+    are left out, or all of them, with a sentence on their number. The last layer of the first role is always drawn.
     """
     record = maps.record
     negative = NEGATIVE if record.get("signed") else ""
@@ -177,30 +197,39 @@ def maps_html(maps: SentenceMaps) -> str:
         weights = maps.weights.get(role)
         if weights is None or not weights.size:
             continue
-        layers, heads, queries, keys = weights.shape
-        cells = heads * queries * keys
-        num_drawn = min(max(remaining // cells, 0), layers)
+        num_layers, heads, queries, keys = weights.shape
+        cells_of_layer = heads * queries * keys
+        num_drawn = min(max(remaining // cells_of_layer, 0), num_layers)
         is_first_role = remaining == MAX_CELLS
         if is_first_role:
             num_drawn = max(num_drawn, 1)  # however large its layers are
-        remaining -= num_drawn * cells
-        first = layers - num_drawn
+        remaining -= num_drawn * cells_of_layer
+        first_drawn = num_layers - num_drawn
         if num_drawn:
-            figures[role] = _role_figure(maps, role, first)
-        omitted = OMITTED.format(layers=first, role=role) if first else ""
+            figures[role] = _role_figure(maps, role, first_drawn)
+        omitted = ""
+        if first_drawn:
+            omitted = OMITTED.format(layers=first_drawn, role=role)
         sections.append(Section(title, omitted, figure=role))
     return fragment(*sections, figures=figures, heading=record["source"])
 
 
 def _role_figure(maps: SentenceMaps, role: str, first: int) -> str:
-    """Return the SVG figure of the heads of a role, from the layer ``first`` on."""
+    """Return the figure of the heads of a role as SVG, a row per layer from the layer ``first`` on.
+
+    The titles have the entropy of a head in nats, unless it has none.
+
+    Raises:
+        KeyError: If there are no maps of ``role``.
+    """
     record, weights = maps.record, maps.weights[role]
-    labels = map_tokens(record, role)
+    query_labels, key_labels = map_tokens(record, role)
     heat_maps = []
     for layer in range(first, len(weights)):
         for head, statistics in enumerate(record["heads"][role][layer]):
             title = f"layer {layer}, head {head}"
             if statistics["entropy"] is not None:
                 title += f", entropy {statistics['entropy']:.2f}"
-            heat_maps.append(HeatMap(weights[layer, head], *labels, title))
-    return to_svg(heat_map_figure(heat_maps, across=weights.shape[1]), salt=role)
+            heat_maps.append(HeatMap(weights[layer, head], query_labels, key_labels, title))
+    figure = heat_map_figure(heat_maps, across=weights.shape[1])
+    return to_svg(figure, salt=role)

@@ -47,7 +47,18 @@ $rows
 
 @cache
 def environment(package: str, *, html: bool = False) -> Environment:
-    """Return the environment of a package with a folder ``templates``; Markdown templates escape with filters."""
+    """Return the Jinja environment of a package's folder ``templates``; the same object for the same arguments.
+
+    A template that uses an undefined name raises ``jinja2.UndefinedError``. Templates of HTML escape every text;
+    others escape with the filters ``escaped`` and ``cell``.
+
+    Args:
+        package: Import name of the package.
+        html: Whether the templates are HTML.
+
+    Raises:
+        ValueError: If the package has no folder ``templates``.
+    """
     templates = Environment(
         loader=PackageLoader(package),
         autoescape=html,
@@ -72,12 +83,25 @@ def tidy_markdown(text: str) -> str:
 
 
 def page(report: Report, sections: Sequence[Section], figures: Mapping[str, str]) -> str:
-    """Return a report as a self-contained page with these SVG figures."""
+    """Return a report as a self-contained HTML page, with control characters made visible.
+
+    Only a page with attention maps has a script, which its security policy permits.
+
+    Args:
+        report: The report.
+        sections: Its sections, at least one; the first one has no title.
+        figures: SVG figures by name; a section whose figure is missing is printed without it.
+
+    Raises:
+        HeadToHeadError: If a file of a run cannot be read, or no registered dataset declares the primary metric.
+        jinja2.UndefinedError: Without sections.
+    """
     folder = resources.files("headtohead.report") / "templates"
     css = (folder / "report.css").read_text("utf-8")
     scripts = []
     if any(section.maps for section in sections):
-        scripts.append((folder / "report.js").read_text("utf-8"))
+        script = (folder / "report.js").read_text("utf-8")
+        scripts.append(script)
     template = environment("headtohead.report", html=True).get_template("page.html.jinja")
     html = template.render(
         report=report,
@@ -86,7 +110,7 @@ def page(report: Report, sections: Sequence[Section], figures: Mapping[str, str]
         setup=setup_line(report.analysis),
         policy=content_policy(*scripts),
         css=Markup(css),
-        scripts=list(map(Markup, scripts)),
+        scripts=[Markup(script) for script in scripts],
     )
     return visible(html)
 
@@ -110,10 +134,15 @@ def markdown(
 
     Args:
         report: The report.
-        sections: Its sections; the first one stands before the description of the experiment, without a title.
+        sections: Its sections, at least one; the first one stands before the description of the experiment, without a
+            title.
         figures: Names of the figures in the folder ``figures`` beside the page.
         runs: File of the results of every run, for a link. Empty for a page that stands alone: it has neither this link
             nor the table of differences below the answer.
+
+    Raises:
+        HeadToHeadError: If a file of a run cannot be read, or no registered dataset declares the primary metric.
+        jinja2.UndefinedError: Without sections.
     """
     template = environment("headtohead.report").get_template("report.md.jinja")
     text = template.render(
@@ -135,17 +164,25 @@ def markdown_table(frame: pd.DataFrame | None) -> str:
 
 
 def latex_table(frame: pd.DataFrame, *, caption: str, label: str, notes: Sequence[str]) -> str:
-    r"""Return a ``table`` environment; the document needs ``\usepackage{booktabs}``. Its label starts with ``tab:``."""
+    r"""Return a ``table`` environment; the document needs ``\usepackage{booktabs}``.
+
+    Args:
+        frame: Cells of text, which are escaped; columns of numbers are right-aligned.
+        caption: Its caption, which is escaped.
+        label: Its label after ``tab:``; characters other than letters and digits become ``-``.
+        notes: Sentences below the table, which are escaped.
+    """
     alignment = ""
     for is_numeric in Section("", frame=frame).numeric:
         alignment += "r" if is_numeric else "l"
     escaped = frame.map(_latex_cell).rename(columns=latex_escape)
     rows = escaped.style.hide(axis="index").to_latex(hrules=True, column_format=alignment)
+    escaped_notes = [latex_escape(note) for note in notes]
     return LATEX_TABLE.substitute(
         caption=latex_escape(caption),
         label=re.sub(r"[^A-Za-z0-9]", "-", label),
         rows=rows,
-        notes=" ".join(map(latex_escape, notes)),
+        notes=" ".join(escaped_notes),
     )
 
 
@@ -175,6 +212,7 @@ def _fence(text: str) -> str:
 
 
 def _themed(svg: str) -> Markup:
+    """Return an SVG figure for a page that may be dark, which a template does not escape."""
     return Markup(themed(svg))
 
 

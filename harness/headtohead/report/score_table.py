@@ -36,11 +36,18 @@ NO_BOLD = "No score is bold, because {reason}."
 
 
 def score_table(report: Report) -> str:
-    """Return the table of variants as LaTeX."""
+    r"""Return the LaTeX table of all variants in the order of the report; it needs ``\usepackage{booktabs}``.
+
+    Raises:
+        HeadToHeadError: If no registered dataset declares the primary metric, by which variants are ordered.
+    """
     contrasts = {
         contrast.variant: contrast for contrast in report.analysis.families.variants.contrasts
     }
-    rows = [_row(report, slug, contrasts.get(slug)) for slug in report.analysis.order]
+    rows = []
+    for slug in report.analysis.order:
+        contrast = contrasts.get(slug)
+        rows.append(_row(report, slug, contrast))
     return latex_table(
         pd.DataFrame(rows, dtype=object),
         caption=report.record.question,
@@ -50,32 +57,44 @@ def score_table(report: Report) -> str:
 
 
 def _row(report: Report, slug: str, contrast: ContrastResult | None) -> dict[str, str]:
-    """Return the row of a variant; ``contrast`` is that against the baseline, None for the baseline."""
+    """Return the cells of a variant by column; the score is bold if the variant is one of the best.
+
+    Args:
+        report: The report.
+        slug: The variant.
+        contrast: Its contrast against the baseline. None for the baseline, and for a variant without such a contrast:
+            difference and p-value are dashes.
+
+    Raises:
+        KeyError: If the study has no variant ``slug``.
+    """
     analysis = report.analysis
     variant = analysis.frames.by_slug[slug]
     cell = primary_score(report, slug)
     if slug in analysis.best.slugs:
         cell = Bold(cell)
-    row = {
-        "variant": variant.title,
-        "seeds": str(reported_summary(report, slug).n),
-        report.metric: cell,
-        "difference": "–",
-        "p": "–",
-    }
+    row = {"variant": variant.title}
+    row["seeds"] = str(reported_summary(report, slug).n)
+    row[report.metric] = cell
+    row["difference"] = "–"
+    row["p"] = "–"
     if contrast:
         cells = judged_cells(contrast)
         row["difference"] = cells["difference"]
         row["p"] = cells["p"]
-    row["verdict"] = verdict_cell(report, slug, contrast) or "–"
+    row["verdict"] = verdict_cell(report, slug, contrast)
     row["parameters"] = show_count(variant.counts.total)
     return row
 
 
 def _notes(report: Report) -> list[str]:
-    """Return the notes: metric, seeds, tests, correction, margin, meaning of bold, set-up, remarks.
+    """Return the notes: metric and seeds, tests, looks, margin, meaning of bold, notes on variants, set-up, remarks.
 
-    Looks have a note only in a study with sequential seeds. If no variant is bold, a note says why.
+    Looks have a note only in a study with sequential seeds. If no variant is bold, a note says why. The remarks are the
+    warnings and cautions.
+
+    Raises:
+        HeadToHeadError: If no registered dataset declares the primary metric.
     """
     analysis, frames = report.analysis, report.analysis.frames
     family = analysis.families.variants
@@ -107,7 +126,7 @@ def _notes(report: Report) -> list[str]:
 
 
 def _margin_note(report: Report) -> str:
-    """Return what the words on the margin mean, or that there is none."""
+    """Return what the words on the margin mean; without a margin, or with less room than it, that there is none."""
     analysis = report.analysis
     margin = report.record.margins.get(analysis.metric)
     if margin is None or not analysis.margin(analysis.metric):

@@ -98,10 +98,14 @@ class _TextRow(NamedTuple):
 
 
 def text_lines(frame: pd.DataFrame | None, width: int = 80) -> Iterator[str]:
-    """Yield a table of contrasts as lines of at most ``width`` characters.
+    """Yield a table of contrasts as lines for the terminal: names, numbers and verdicts side by side, notes below.
 
-    ``frame`` has the columns of `differences.differences`. The interval, p and the number of seeds stand below the
-    verdict.
+    Names are wrapped, but never below ``MIN_NAME_WIDTH`` characters; a line can then be wider than ``width``. The
+    interval, p and the number of seeds stand below the verdict. No lines without a table.
+
+    Args:
+        frame: A table with at least one row and the columns of `differences.differences`. None for no table.
+        width: Width of the terminal in characters.
     """
     if frame is None:
         return
@@ -119,7 +123,14 @@ def text_lines(frame: pd.DataFrame | None, width: int = 80) -> Iterator[str]:
 
 
 def _text_rows(frame: pd.DataFrame) -> list[_TextRow]:
-    """Return the headings and the rows of a table of contrasts; the last row can have a name alone."""
+    """Return the headings of a table of contrasts as the first row, then its rows.
+
+    The first line of a name or a number is its value; further lines of a name are notes, those of a number are the
+    interval. A row without p has a name alone.
+
+    Args:
+        frame: A table with the columns of `differences.differences`.
+    """
     rows = [_TextRow("contrast", "difference", ["verdict, interval, p, seeds"], [])]
     for cells in frame.to_dict("records"):
         name, *notes = cells["contrast"].split("\n")
@@ -168,8 +179,13 @@ def contrast_table(
 ) -> pd.DataFrame | None:
     """Return a row per contrast: difference with its interval, verdict, adjusted p and number of seeds.
 
-    Each row starts with its cells of ``first`` and ends with those of ``last``; both are as long as ``contrasts``, or
-    infinite. There is no table without contrasts.
+    None without contrasts. A contrast without a test has dashes, and its reason below the verdict.
+
+    Args:
+        contrasts: The contrasts.
+        first: Further cells of each row by column, before the tests. As long as ``contrasts`` or infinite: contrasts
+            beyond the shorter of ``first`` and ``last`` have no row.
+        last: Like ``first``, after the tests.
     """
     rows = []
     for contrast, before, after in zip(contrasts, first, last, strict=False):

@@ -47,7 +47,14 @@ OTHER_METRICS = " Contrasts in other metrics are in the table."
 
 
 def opening_section(report: Report) -> Section:
-    """Return the figure of the main contrasts and the notes on the study."""
+    """Return the figure of the main contrasts with its caption, and the notes on the study.
+
+    The caption says if seeds are averaged over settings, if a magnified panel leaves out seeds, and if contrasts are
+    left out: those in other metrics, and all but the largest.
+
+    Raises:
+        HeadToHeadError: If no registered dataset declares the primary metric.
+    """
     contrasts = report.analysis.main_contrasts
     rows = forest_rows(report.analysis)
     tested = [contrast for contrast in contrasts if contrast.paired is not None]
@@ -73,7 +80,11 @@ MAPS_CAPTION = "Sentence “{sentence}”, {role}, layer {layer}, head 0, one se
 
 
 def attention_section(report: Report) -> Section | None:
-    """Return the maps of the gallery, for a figure and for the page's script; None without recorded maps."""
+    """Return the maps of the gallery, for a figure and for the page's script; None without recorded maps.
+
+    Raises:
+        HeadToHeadError: If recorded maps cannot be read or have changed since they were written.
+    """
     gallery = report.gallery
     if gallery is None:
         return None
@@ -83,15 +94,11 @@ def attention_section(report: Report) -> Section | None:
     sentences += gallery.notes
     probe = gallery.variants[0].maps[0].probe
     sentence = probe["source"] or probe["target"] or ""
-    caption = MAPS_CAPTION.format(
-        sentence=" ".join(sentence.split()), role=gallery.role, layer=gallery.layer
-    )
+    single_line = " ".join(sentence.split())
+    caption = MAPS_CAPTION.format(sentence=single_line, role=gallery.role, layer=gallery.layer)
+    text = " ".join(sentences)
     return Section(
-        "Attention maps",
-        " ".join(sentences),
-        figure="attention",
-        caption=caption,
-        maps=payload(gallery),
+        "Attention maps", text, figure="attention", caption=caption, maps=payload(gallery)
     )
 
 

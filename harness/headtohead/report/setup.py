@@ -42,29 +42,34 @@ RATE = "learning rate {rate}, schedule {schedule}"
 
 
 def setup_line(analysis: Analysis) -> str:
-    """Return data, sizes, steps, learning rate and seeds as a sentence."""
+    """Return data, sizes, steps, learning rate and seeds as a sentence; a value that variants differ in is a range.
+
+    The steps are those of the runs, of a run that stopped early those until it stopped; those of the plan if no run has
+    started.
+    """
     data = analysis.frames.record.data
     variants = list(analysis.frames.by_slug.values())
     values = _values(analysis)
     heads = values["model.heads"]
     totals = [variant.counts.total for variant in variants]
+    parameters = _range_text(show_count(min(totals)), show_count(max(totals)))
+    model = MODEL.format(
+        width=values["model.d_model"],
+        heads="1 head" if heads == "1" else f"{heads} heads",
+        layers=_layers(variants, data),
+        feed_forward=_text_of([variant.d_ff for variant in variants]),
+        parameters=parameters,
+    )
     steps = analysis.frames.trained_steps or [variant.steps for variant in variants]
     batch = f"{values['train.batch_size']} {examples_of(data)}"
     if values["train.batch_size"] == "null":
         batch = f"up to {values['train.batch_tokens']} tokens"
-    parts = [
-        _data_text(data),
-        MODEL.format(
-            width=values["model.d_model"],
-            heads="1 head" if heads == "1" else f"{heads} heads",
-            layers=_layers(variants, data),
-            feed_forward=_text_of([variant.d_ff for variant in variants]),
-            parameters=_range_text(show_count(min(totals)), show_count(max(totals))),
-        ),
-        STEPS.format(steps=_range_text(f"{min(steps):,}", f"{max(steps):,}"), batch=batch),
-        RATE.format(rate=learning_rate(analysis), schedule=values["train.schedule.name"]),
-        counted(len(analysis.frames.seeds), "seed"),
-    ]
+    steps_text = _range_text(f"{min(steps):,}", f"{max(steps):,}")
+    parts = [_data_text(data)]
+    parts.append(model)
+    parts.append(STEPS.format(steps=steps_text, batch=batch))
+    parts.append(RATE.format(rate=learning_rate(analysis), schedule=values["train.schedule.name"]))
+    parts.append(counted(len(analysis.frames.seeds), "seed"))
     return SETUP.format(parts="; ".join(parts))
 
 
@@ -101,31 +106,36 @@ TUNED_AT_THE_EDGE = (
 
 
 def learning_rate(analysis: Analysis) -> str:
-    """Return the learning rate and how it was chosen.
+    """Return the learning rates of the study as text, and how they were chosen.
 
-    Tuned, an axis, the default, or from the file. The number of variants at the edge of the sweep is named if there are
-    any; it counts a variant that is at the edge of any tuned field.
+    They were tuned, are an axis, the default, or set in the file. With a sweep that has ended, the number of variants
+    at its edge is named if there are any; it counts a variant that is at the edge of any tuned field.
     """
     rate = _values(analysis)[LEARNING_RATE]
     tuning = analysis.frames.record.tuning
     if tuning is not None and tuning.variants and LEARNING_RATE in tuning.fields:
-        tuned = tuning.variants.values()
-        rates = {trial.values[LEARNING_RATE] for variant in tuned for trial in variant.tried}
-        edges = sum(bool(variant.at_the_edge) for variant in tuned)
-        template = TUNED_AT_THE_EDGE if edges else TUNED
-        return template.format(
-            rate=rate,
-            metric=tuning.metric,
-            values=_text_of(sorted(rates), len(rates)),
-            length=_length(tuning),
-            edges=edges,
-            variants=len(tuned),
-        )
+        return _tuned_rate(rate, tuning)
     if LEARNING_RATE in analysis.frames.record.axes:
         return f"{rate}, an axis of the experiment"
     if rate == _text_of([TrainConfig.model_fields["lr"].default]):
         return f"{rate}, the default"
     return f"{rate}, set in the experiment file"
+
+
+def _tuned_rate(rate: str, tuning: TuningRecord) -> str:
+    """Return learning rates that a sweep chose, and how; ``tuning`` has ended and its fields have the learning rate."""
+    tuned = tuning.variants.values()
+    rates = {trial.values[LEARNING_RATE] for variant in tuned for trial in variant.tried}
+    num_at_the_edge = sum(bool(variant.at_the_edge) for variant in tuned)
+    template = TUNED_AT_THE_EDGE if num_at_the_edge else TUNED
+    return template.format(
+        rate=rate,
+        metric=tuning.metric,
+        values=_text_of(sorted(rates), len(rates)),
+        length=_length(tuning),
+        edges=num_at_the_edge,
+        variants=len(tuned),
+    )
 
 
 def _length(tuning: TuningRecord) -> str:
@@ -136,7 +146,10 @@ def _length(tuning: TuningRecord) -> str:
 
 
 def setup_section(report: Report) -> Section:
-    """Return the complete configuration; values that differ between variants are all listed."""
+    """Return the complete configuration, a row per section, and the entries in which variants differ.
+
+    Of a field with different values, all are listed, beyond MAX_VALUES a range or their number.
+    """
     sections = {
         "seeds": [", ".join(map(str, report.analysis.frames.seeds))],
         "match": [str(report.record.match)],
@@ -165,7 +178,10 @@ AT_THE_EDGE = "The best value may be outside the sweep, so that a wider sweep ma
 
 
 def tuning_section(report: Report) -> Section | None:
-    """Return the score of every variant at every setting of the sweep, or None without a complete sweep."""
+    """Return the losses of the tuning sweep with its figure, or the figure of an axis of learning rates.
+
+    None without both; a tuning sweep that has not ended counts as none.
+    """
     record, sweep = report.record.tuning, report.analysis.sweep
     caption = SWEEP_CAPTION
     if sweep and sweep.rows["variant"].nunique() > MAX_LINES:
@@ -183,28 +199,38 @@ def _tuning_table(
 ) -> Section:
     """Return the losses of the tuning runs, a row per variant and a column per setting, the chosen ones shaded.
 
-    Tuned variants that are not in the study have no row. A setting that a variant did not try is empty.
+    Two further columns have the chosen setting and the rule that chose it. Tuned variants that are not in the study
+    have no row. A setting that a variant did not try is empty.
+
+    Args:
+        report: The report.
+        record: A sweep that has ended.
+        caption: Caption of the figure ``sweep``.
+        lines: Lines below the table; a line on variants at the edge of the sweep follows, if there are any.
     """
     settings = _settings(report, record)
-    rows, shade, edges = [], [], []
+    rows = []
+    shade = []
+    at_the_edge = []
     for slug, variant in record.variants.items():
         if slug not in report.analysis.frames.by_slug:
             continue
         trials = {tuple(trial.values.values()): trial for trial in variant.tried}
         row = {record.metric: report.title(slug)}
         shades = [0]
-        for values in settings:
-            row[_setting_name(values)] = _loss(trials.get(tuple(values.values())), record.metric)
-            shades.append(CHOSEN_SHADE if values == variant.chosen else 0)
+        for setting in settings:
+            trial = trials.get(tuple(setting.values()))
+            row[_setting_name(setting)] = _loss(trial, record.metric)
+            shades.append(CHOSEN_SHADE if setting == variant.chosen else 0)
         row["chosen"] = _setting_name(variant.chosen)
         row["rule"] = variant.how
         shades += [0, 0]
         rows.append(row)
         shade.append(shades)
         if variant.at_the_edge:
-            edges.append(report.title(slug))
-    if edges:
-        lines = [*lines, AT_THE_EDGE.format(variants=", ".join(edges))]
+            at_the_edge.append(report.title(slug))
+    if at_the_edge:
+        lines = [*lines, AT_THE_EDGE.format(variants=", ".join(at_the_edge))]
     text = TUNING.format(
         seeds=", ".join(map(str, record.seeds)),
         length=_length(record),
@@ -260,9 +286,10 @@ SOURCES = {"exclude": "by the experiment file", "incompatible": "incompatible"}
 
 
 def runs_section(report: Report) -> Section:
-    """Return the runs without a result, the excluded combinations, the reused runs and the notes of the plan.
+    """Return the numbers of runs, tables of those without a result, excluded and reused, and the notes of the plan.
 
-    The tables of runs have at most MAX_ROWS rows each; a table without rows is left out.
+    The tables of runs have at most MAX_ROWS rows each, while the numbers count all; a table without rows is left out.
+    Runs that are not DONE count as without a result.
     """
     frames = report.analysis.frames
     lost = frames.runs[frames.runs["state"] != states.DONE]
@@ -270,19 +297,14 @@ def runs_section(report: Report) -> Section:
     lost_rows = [_lost_run(run) for _, run in lost[:MAX_ROWS].iterrows()]
     excluded_rows = []
     for record in report.record.excluded:
-        excluded_rows.append(
-            {
-                "combination": record.title,
-                "reason": record.reason,
-                "excluded": SOURCES[record.source],
-            }
-        )
+        row = {"combination": record.title, "reason": record.reason}
+        row["excluded"] = SOURCES[record.source]
+        excluded_rows.append(row)
     reused_rows = []
     for _, run in reused[:MAX_ROWS].iterrows():
-        origin = str(run["reused_from"])
-        reused_rows.append(
-            {"variant": str(run["title"]), "seed": str(run["seed"]), "trained in": origin}
-        )
+        row = {"variant": str(run["title"]), "seed": str(run["seed"])}
+        row["trained in"] = str(run["reused_from"])
+        reused_rows.append(row)
     tables = {
         "Runs without a result": lost_rows,
         "Excluded combinations": excluded_rows,
@@ -301,17 +323,17 @@ def runs_section(report: Report) -> Section:
 
 
 def _lost_run(run: pd.Series) -> dict[str, str]:
-    """Return the row of a run without a result; the steps are a dash if they are unknown."""
-    steps = "–"
+    """Return the cells of a run without a result by column; steps and reason are a dash if they are unknown.
+
+    Args:
+        run: A row of `Frames.runs`.
+    """
+    row = {"variant": str(run["title"]), "seed": str(run["seed"]), "state": str(run["state"])}
+    row["reason"] = str(run["reason"] or "–")
+    row["step"] = "–"
     if run[["step", "steps"]].notna().all():
-        steps = f"{run['step']:.0f} of {run['steps']:.0f}"
-    return {
-        "variant": str(run["title"]),
-        "seed": str(run["seed"]),
-        "state": str(run["state"]),
-        "reason": str(run["reason"] or "–"),
-        "step": steps,
-    }
+        row["step"] = f"{run['step']:.0f} of {run['steps']:.0f}"
+    return row
 
 
 SEVERAL_SEEDS = "Intervals of means are 95 % t-intervals over seeds."
@@ -360,8 +382,9 @@ ERROR_RATE = (
 def statistics_section(report: Report) -> Section:
     """Return the statistical methods and the limits that follow from the number of seeds.
 
-    Without a tested family, only how intervals are computed. The error rate of the report has a line if it has several
-    families; the ranking of pairs counts as one.
+    Without a tested family, it only says how intervals are computed. Variances are said to be moderated from three
+    trained variants on. The error rate of the report has a line if it has several families; the ranking of pairs counts
+    as one.
     """
     analysis, frames = report.analysis, report.analysis.frames
     tested = []
@@ -437,26 +460,28 @@ PLATFORM = re.compile(r"([A-Za-z]+)-.*?(x86_64|aarch64|arm64|AMD64)")
 
 
 def reproduction_section(report: Report) -> Section:
-    """Return the commands, the experiment file, and the versions at planning.
+    """Return the commands, the versions at planning, and the experiment file as a part.
 
-    An experiment without a recorded file text has no part with it.
+    Versions that were not recorded have no row. An experiment without a recorded file text has no part with it.
     """
     record = report.record
-    file = record.name
+    experiment = record.name
     # An experiment that was run with --name is found by its name only.
     if record.file and Path(record.file).stem == record.name:
-        file = record.file
-    commands = f"{record.command}\nh2h report {file}"
+        experiment = record.file
+    commands = f"{record.command}\nh2h report {experiment}"
     if report.analysis.allow_partial:
         commands += " --allow-partial"
     rows = []
     for name, version in record.versions.items():
-        if version is not None:
-            shown = _short_version(name, str(version))
-            rows.append({"software": name.replace("_", " "), "version": shown})
+        if version is None:
+            continue
+        shown = _short_version(name, str(version))
+        rows.append({"software": name.replace("_", " "), "version": shown})
     parts = []
     if record.text:
-        parts.append(Section(record.file or "experiment file", code=record.text))
+        title = record.file or "experiment file"
+        parts.append(Section(title, code=record.text))
     return Section("Reproduction", code=commands, frame=table(rows), parts=parts)
 
 
@@ -479,7 +504,10 @@ def _values(analysis: Analysis) -> dict[str, str]:
 
 
 def _used_fields(variant: VariantRecord) -> dict[str, Any]:
-    """Return the fields that a variant depends on: those of its roles, without the batch size that it does not use."""
+    """Return the values of the fields that a variant depends on, by path, such as ``model.heads``.
+
+    Fields of roles that its architecture lacks are left out, and the batch in tokens if the batch is in examples.
+    """
     config = variant.config
     content = config.model_dump()
     for section in COMPONENTS:  # some are omitted from the record at their default
@@ -488,8 +516,13 @@ def _used_fields(variant: VariantRecord) -> dict[str, Any]:
     fields["model.architecture"] = config.model.architecture
     if config.train.batch_size:
         fields.pop("train.batch_tokens", None)
-    absent = set(ROLES) - set(config.roles)
-    return {path: fields[path] for path in fields if not absent & set(re.split(r"[._]", path))}
+    absent_roles = set(ROLES) - set(config.roles)
+    used = {}
+    for path, value in fields.items():
+        words = set(re.split(r"[._]", path))
+        if not absent_roles & words:
+            used[path] = value
+    return used
 
 
 def _text_of(values: Sequence[Any], most: int = MAX_VALUES) -> str:

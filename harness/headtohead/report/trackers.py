@@ -22,12 +22,15 @@ ATTACHED = (PAGE, MARKDOWN, ANSWER, TABLE)
 def tracked_answer(report: Report, reports_root: Path) -> Answer:
     """Return the answer of a report, with its files if it has been written.
 
+    Only ranked variants with a finite mean have a score.
+
     Args:
         report: The report.
         reports_root: The folder of all reports.
 
     Raises:
-        HeadToHeadError: If the folder of the report is or contains a symbolic link.
+        HeadToHeadError: If the folder of the report is or contains a symbolic link, or no registered dataset declares
+            the primary metric.
     """
     analysis = report.analysis
     scores = {}
@@ -35,23 +38,27 @@ def tracked_answer(report: Report, reports_root: Path) -> Answer:
         mean = analysis.summaries[slug].mean
         if math.isfinite(mean):
             scores[slug] = mean
+    cautions = [(remark.severity, remark.text) for remark in report.cautions]
+    contrasts = [_contrast(report, contrast) for contrast in analysis.main_contrasts]
     return Answer(
         text=report.answer,
         rows=differences(analysis),
-        cautions=[(remark.severity, remark.text) for remark in report.cautions],
+        cautions=cautions,
         setup=setup_line(analysis),
         scores=scores,
-        contrasts=[_contrast(report, contrast) for contrast in analysis.main_contrasts],
+        contrasts=contrasts,
         verdicts=report.verdicts,
         report=report_files(reports_root, report.record.name),
     )
 
 
 def report_files(reports_root: Path, name: str) -> Mapping[str, Path]:
-    """Return the files of a written report by their name in its folder; those that do not exist are left out.
+    """Return the files of a written report that trackers attach, figures last, by their name in its folder.
+
+    Files that do not exist are left out; empty without a report.
 
     Raises:
-        HeadToHeadError: If the folder is or contains a symbolic link.
+        HeadToHeadError: If the folder is or contains a symbolic link, or ``name`` leads out of ``reports_root``.
     """
     folder = inside(reports_root, name, tree=True)
     paths = [folder / attached for attached in ATTACHED]
@@ -66,22 +73,27 @@ def report_files(reports_root: Path, name: str) -> Mapping[str, Path]:
 def _contrast(report: Report, contrast: ContrastResult) -> AnsweredContrast:
     """Return a contrast for a tracker; numbers that are missing or not finite are None."""
     left, _ = named_sides(report.analysis, contrast)
+    difference = None
+    if contrast.paired:
+        difference = _finite(contrast.paired.mean)
+    ends = None
     interval = contrast.judgement.interval
-    has_interval = interval is not None and math.isfinite(interval.low)
+    if interval is not None and math.isfinite(interval.low):
+        ends = (interval.low, interval.high)
     return AnsweredContrast(
         label=contrast_name(report.analysis, contrast),
         left=left,
         direction=contrast.direction,
         verdict=contrast.verdict,
-        difference=_finite(contrast.paired.mean if contrast.paired else None),
-        interval=(interval.low, interval.high) if interval and has_interval else None,
+        difference=difference,
+        interval=ends,
         adjusted_p=_finite(contrast.judgement.adjusted_p),
         seeds=len(contrast.seeds),
     )
 
 
 def _finite(value: float | None) -> float | None:
-    """Return a number, or None if it is not finite."""
+    """Return a number, or None for None and for a number that is not finite."""
     if value is None or not math.isfinite(value):
         return None
     return value

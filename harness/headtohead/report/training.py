@@ -36,7 +36,10 @@ def training_section(report: Report) -> Section:
     """Return the training curves, the fall of each variant's loss, and the differences in steps of the baseline.
 
     If no variant is judged, all for the same reason, the section states this reason instead of the table. The
-    differences are left out without gaps.
+    differences in steps are left out unless the baseline is still learning and a contrast has comparable losses.
+
+    Raises:
+        HeadToHeadError: If no registered dataset declares the primary metric, by which variants are ordered.
     """
     training = report.analysis.convergence
     trends = training.trends.values()
@@ -50,10 +53,12 @@ def training_section(report: Report) -> Section:
         text = VERDICTS.format(verdicts=", ".join(counts))
         if training.decaying:
             text += DECAYING.format(schedules=", ".join(training.decaying))
-        frame = table(_trend_rows(report, training))
+        rows = _trend_rows(report, training)
+        frame = table(rows)
     parts = []
     if training.gaps:
-        parts.append(Section("Differences in steps", PACE, frame=table(_gap_rows(report))))
+        gap_rows = _gap_rows(report)
+        parts.append(Section("Differences in steps", PACE, frame=table(gap_rows)))
     return Section(
         "Training",
         text,
@@ -68,26 +73,23 @@ def _trend_rows(report: Report, training: Convergence) -> list[dict[str, str]]:
     """Return a row per variant: its loss near the end, the fall until the end, and the verdict.
 
     Variants that equal another one have no row. What was not measured is a dash, and the reason is below the verdict.
+    With more variants than a table has rows, only the best and the baseline have one.
     """
     rows = []
     for slug in report.listed:
         trend = training.trends.get(slug)
         if trend is None:
             continue
-        verdict = trend.verdict
+        row = {"variant": report.title(slug)}
+        row["seeds"] = str(trend.n)
+        row["validation loss at 80 % of the steps"] = show(trend.loss, LOSS)
+        row["fall until the end"] = _fall(trend)
+        row["standard error over seeds"] = show(trend.error, LOSS)
+        row["passes over the data"] = _passes(trend)
+        row["verdict"] = trend.verdict
         if trend.reason:
-            verdict += f"\n{trend.reason}"
-        rows.append(
-            {
-                "variant": report.title(slug),
-                "seeds": str(trend.n),
-                "validation loss at 80 % of the steps": show(trend.loss, LOSS),
-                "fall until the end": _fall(trend),
-                "standard error over seeds": show(trend.error, LOSS),
-                "passes over the data": _passes(trend),
-                "verdict": verdict,
-            }
-        )
+            row["verdict"] += f"\n{trend.reason}"
+        rows.append(row)
     return rows
 
 
@@ -105,15 +107,15 @@ def _passes(trend: LossTrend) -> str:
 
 
 def _gap_rows(report: Report) -> list[dict[str, str]]:
-    """Return a row per contrast: its difference in loss, and the steps in which the baseline's loss falls by it."""
+    """Return a row per contrast with a gap: its difference in validation loss, and the steps that make up for it.
+
+    These are the steps in which the baseline's loss falls by the difference. Empty without gaps.
+    """
     training = report.analysis.convergence
     rows = []
     for gap in training.gaps:
-        rows.append(
-            {
-                "contrast": contrast_name(report.analysis, gap.contrast),
-                "difference in validation loss": show(gap.difference, LOSS, signed=True),
-                "in steps of the baseline": gap_steps(gap, training),
-            }
-        )
+        row = {"contrast": contrast_name(report.analysis, gap.contrast)}
+        row["difference in validation loss"] = show(gap.difference, LOSS, signed=True)
+        row["in steps of the baseline"] = gap_steps(gap, training)
+        rows.append(row)
     return rows

@@ -23,7 +23,7 @@ from headtohead.report.section import (
 )
 from headtohead.storage.experiment import Pitfall, VariantRecord
 from headtohead.storage.metrics import readable, show, show_count, show_p, stored, unpadded
-from headtohead_judge.paired_tests import Summary, paired
+from headtohead_judge.paired_tests import Interval, Summary, paired
 from headtohead_judge.verdicts import judge
 
 MAX_NAMES = 12
@@ -49,7 +49,14 @@ UNRANKED_POINTS = " Hollow points are variants that are not ranked."
 
 
 def variant_section(report: Report) -> Section:
-    """Return the scores of the variants with their differences and costs, the figure of scores and further metrics."""
+    """Return the scores of the variants with their differences and costs, the figure of scores and further metrics.
+
+    With more than `content.MAX_ROWS` variants, only the best and the baseline have a row, and a line has the number of
+    the others. The further metrics are a part, left out without a table.
+
+    Raises:
+        HeadToHeadError: If no registered dataset declares the primary metric, by which variants are ordered.
+    """
     analysis = report.analysis
     stacks = _stack_sizes(report)
     sizes = set[int]().union(*stacks.values())
@@ -59,15 +66,19 @@ def variant_section(report: Report) -> Section:
     caption = FIGURE
     if analysis.unranked:
         caption += UNRANKED_POINTS
+    caption += report.shown(MAX_ROWS)
+    lines = []
     unlisted = len(analysis.order) - len(report.listed)
-    lines = [f"{unlisted} more variants are in results.csv."] if unlisted else []
+    if unlisted:
+        lines.append(f"{unlisted} more variants are in results.csv.")
+    rows = _rows(report, stacks, shows_stacks=len(sizes) > 1)
     further = _further_metrics(report)
     return Section(
         "Variants",
         text,
         figure="scores",
-        caption=caption + report.shown(MAX_ROWS),
-        frame=table(_rows(report, stacks, shows_stacks=len(sizes) > 1)),
+        caption=caption,
+        frame=table(rows),
         lines=lines,
         parts=[further] if further.frame is not None else [],
     )
@@ -107,26 +118,34 @@ def _stack_sizes(report: Report) -> dict[str, set[int]]:
 def _rows(
     report: Report, stacks: Mapping[str, Collection[int]], *, shows_stacks: bool
 ) -> list[dict[str, str]]:
-    """Return a row per variant: its name with notes, score, difference, verdict, adjusted p and costs.
+    """Return a row per listed variant: its name with notes, score, difference, verdict, adjusted p and costs.
 
-    A single variant has no difference.
+    A single variant has no difference. A variant without a contrast against the baseline has dashes.
+
+    Args:
+        report: The report.
+        stacks: The sizes of the stacks of each listed variant, as `_stack_sizes` returns them.
+        shows_stacks: Whether the speed has these sizes as a note.
+
+    Raises:
+        KeyError: If ``shows_stacks`` and ``stacks`` lacks a listed variant.
     """
     frames, analysis = report.analysis.frames, report.analysis
     contrasts = {contrast.variant: contrast for contrast in analysis.families.variants.contrasts}
     rows = []
     for slug in report.listed:
         contrast = contrasts.get(slug)
-        row = {
-            "variant": _title_with_notes(report, slug),
-            report.metric: primary_score(report, slug),
-            "seeds": str(reported_summary(report, slug).n),
-        }
+        row = {"variant": _title_with_notes(report, slug)}
+        row[report.metric] = primary_score(report, slug)
+        row["seeds"] = str(reported_summary(report, slug).n)
         if len(frames.by_slug) > 1:
             cells = judged_cells(contrast) if contrast else {}
             row["against baseline"] = cells.get("difference", "–")
             row["verdict"] = verdict_cell(report, slug, contrast)
             row["p"] = cells.get("p", "–")
-        stack = f"\nstack of {_range(stacks[slug])}" if shows_stacks else ""
+        stack = ""
+        if shows_stacks:
+            stack = f"\nstack of {_range(stacks[slug])}"
         rows.append(row | _costs(report, slug, stack))
     return rows
 
@@ -145,9 +164,17 @@ def _title_with_notes(report: Report, slug: str) -> str:
 
 
 def _costs(report: Report, slug: str, stack: str) -> dict[str, str]:
-    """Return size, FLOPs, speed, memory and time of a variant; ``stack`` is a note on the speed.
+    """Return the cells of size, FLOPs, speed, memory and time of a variant, by column.
 
     Speed, memory and time are means over seeds; what was not measured is a dash, and MFU is left out.
+
+    Args:
+        report: The report.
+        slug: The variant.
+        stack: A note on the speed, after it; empty for none.
+
+    Raises:
+        KeyError: If the study has no variant ``slug``.
     """
     frames = report.analysis.frames
     counts = frames.by_slug[slug].counts
@@ -158,13 +185,16 @@ def _costs(report: Report, slug: str, stack: str) -> dict[str, str]:
     speed = show_count(tokens) + stack
     if not math.isnan(used_fraction):
         speed += f"\nMFU {100 * used_fraction:.0f} %"
-    time = f"{seconds:,.0f}" if seconds >= 100 else show(seconds, "system/wall_seconds")
+    memory = "–" if math.isnan(megabytes) else f"{megabytes:,.0f}"
+    time = show(seconds, "system/wall_seconds")
+    if seconds >= 100:
+        time = f"{seconds:,.0f}"
     return {
         "parameters": show_count(counts.total) + _changed_width(frames.by_slug[slug]),
         "FLOPs per token": show_count(counts.flops_per_token),
         "attention width": str(counts.inner_width),
         "tokens/s": speed,
-        "memory, MB": "–" if math.isnan(megabytes) else f"{megabytes:,.0f}",
+        "memory, MB": memory,
         "time, s": time,
     }
 
@@ -181,7 +211,11 @@ BLANK_LOSSES = " Losses are blank if vocabulary or labels are not the baseline's
 
 
 def _further_metrics(report: Report) -> Section:
-    """Return the reported metrics that are not the primary one; without a table if there are none."""
+    """Return the means of the reported metrics other than the primary one; without a table if there are none.
+
+    A metric that no run has is left out. A score of a variant that is not ranked, or that is not comparable with the
+    baseline's, is a dash.
+    """
     metrics = []
     for metric in report.record.metrics.report:
         if metric in report.analysis.frames.runs and metric != report.analysis.metric:
@@ -211,22 +245,19 @@ COLLAPSED = (
 def collapse_section(report: Report) -> Section | None:
     """Return how many runs of each variant collapsed, and scores with and without them; None without any.
 
-    The baseline has a row even if none of its runs collapsed; its p is a dash.
+    Variants without a collapsed run have no row, except the baseline, whose p is a dash.
     """
     metric = report.analysis.metric
     rows = []
     for slug, collapse in report.analysis.collapses.items():
         low, high = 100 * collapse.interval.low, 100 * collapse.interval.high
-        rows.append(
-            {
-                "variant": report.title(slug),
-                "collapsed": f"{collapse.collapsed} of {collapse.runs}",
-                "95 % interval of the rate": f"{low:.0f} % to {high:.0f} %",
-                "rate against baseline: p": show_p(collapse.p),
-                f"{report.metric}, all runs": primary_score(report, slug),
-                "without collapsed runs": score(collapse.without, metric),
-            }
-        )
+        row = {"variant": report.title(slug)}
+        row["collapsed"] = f"{collapse.collapsed} of {collapse.runs}"
+        row["95 % interval of the rate"] = f"{low:.0f} % to {high:.0f} %"
+        row["rate against baseline: p"] = show_p(collapse.p)
+        row[f"{report.metric}, all runs"] = primary_score(report, slug)
+        row["without collapsed runs"] = score(collapse.without, metric)
+        rows.append(row)
     if not rows:
         return None
     return Section("Collapsed runs", COLLAPSED, frame=table(rows))
@@ -241,9 +272,14 @@ UPPER_BOUND = " An order-invariant encoder cannot exceed {bound:.3f} without pad
 
 
 def padding_section(report: Report) -> Section | None:
-    """Return the scores in padded batches beside those without padding, or None if they are equal by construction.
+    """Return the scores in padded batches beside those without padding.
 
-    Variants without scores without padding have no row. The difference is paired over the seeds with both scores.
+    None if no run was evaluated without padding, or if both are equal by construction for all variants. Variants
+    without scores without padding have no row. The difference is paired over the seeds with both scores; without such
+    a seed it is a dash.
+
+    Raises:
+        HeadToHeadError: If no registered dataset declares the primary metric.
     """
     if not report.has_unpadded:
         return None
@@ -251,31 +287,25 @@ def padding_section(report: Report) -> Section | None:
     metric = stored(analysis.metric)
     changes = {}
     for slug in report.listed:
-        without = frames.scores(slug, unpadded(metric))
+        without_padding = frames.scores(slug, unpadded(metric))
         padded = frames.scores(slug, metric)
-        if without:
-            seeds = sorted(without.keys() & padded.keys())
-            changes[slug] = paired(
-                [padded[seed] for seed in seeds], [without[seed] for seed in seeds]
-            )
+        if without_padding:
+            seeds = sorted(without_padding.keys() & padded.keys())
+            left = [padded[seed] for seed in seeds]
+            right = [without_padding[seed] for seed in seeds]
+            changes[slug] = paired(left, right)
     rows = []
     for slug, judgement in zip(changes, judge([*changes.values()]), strict=True):
-        low, high = math.nan, math.nan
-        if judgement.interval:
-            low, high = judgement.interval.low, judgement.interval.high
-        rows.append(
-            {
-                "variant": report.title(slug),
-                "padded": reported(report, slug, metric),
-                "unpadded": reported(report, slug, unpadded(metric)),
-                "padded − unpadded": with_interval(
-                    changes[slug].mean, low, high, metric, signed=True
-                ),
-                "test loss, padded": reported(report, slug, "test/loss"),
-                "test loss, unpadded": reported(report, slug, unpadded("test/loss")),
-                "upper bound": analysis.upper_bound_verdicts.get(slug, ""),
-            }
-        )
+        ends = judgement.interval or Interval(math.nan, math.nan)
+        mean = changes[slug].mean
+        row = {"variant": report.title(slug)}
+        row["padded"] = reported(report, slug, metric)
+        row["unpadded"] = reported(report, slug, unpadded(metric))
+        row["padded − unpadded"] = with_interval(mean, ends.low, ends.high, metric, signed=True)
+        row["test loss, padded"] = reported(report, slug, "test/loss")
+        row["test loss, unpadded"] = reported(report, slug, unpadded("test/loss"))
+        row["upper bound"] = analysis.upper_bound_verdicts.get(slug, "")
+        rows.append(row)
     text = PADDING
     if analysis.upper_bound is not None:
         text += UPPER_BOUND.format(bound=analysis.upper_bound)
@@ -286,7 +316,10 @@ PITFALLS = "Settings that make a result of these variants less meaningful."
 
 
 def pitfall_section(report: Report) -> Section | None:
-    """Return the pitfalls of all variants with their consequences, or None without pitfalls."""
+    """Return a row per pitfall with its consequence and the variants that have it, or None without pitfalls.
+
+    Beyond `MAX_NAMES` variants, the number of the others is stated.
+    """
     titles: dict[Pitfall, list[str]] = {}
     variants = report.analysis.frames.by_slug.values()
     for variant in variants:
@@ -294,15 +327,14 @@ def pitfall_section(report: Report) -> Section | None:
             titles.setdefault(pitfall, []).append(variant.title)
     rows = []
     for pitfall, names in titles.items():
-        is_everywhere = len(names) == len(variants)
-        rows.append(
-            {
-                "pitfall": pitfall.name,
-                "consequence": pitfall.consequence,
-                "field": pitfall.field,
-                "variants": "every variant" if is_everywhere else listed(names, MAX_NAMES),
-            }
-        )
+        affected = listed(names, MAX_NAMES)
+        if len(names) == len(variants):
+            affected = "every variant"
+        row = {"pitfall": pitfall.name}
+        row["consequence"] = pitfall.consequence
+        row["field"] = pitfall.field
+        row["variants"] = affected
+        rows.append(row)
     if not rows:
         return None
     return Section("Pitfalls", PITFALLS, frame=table(rows))
@@ -337,6 +369,9 @@ def primary_score(report: Report, slug: str) -> str:
     """Return a variant's primary score with its interval, or a dash if the variant is not ranked.
 
     It is the score in the metric that the variant is judged on, with its name if that is not the primary metric.
+
+    Raises:
+        KeyError: If the study has no variant ``slug``.
     """
     analysis = report.analysis
     if slug in analysis.unranked:
@@ -364,7 +399,7 @@ def reported(report: Report, slug: str, metric: str) -> str:
 
 
 def _range(numbers: Collection[int]) -> str:
-    """Return the smallest and the largest number; a dash without numbers."""
+    """Return the smallest and the largest number: ``2 to 8``, or ``2`` if they are equal; a dash without numbers."""
     if not numbers:
         return "–"
     smallest, largest = min(numbers), max(numbers)

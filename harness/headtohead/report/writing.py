@@ -118,11 +118,11 @@ def write_report(
         file: The experiment file, if it is known; default: the recorded file.
 
     Raises:
-        HeadToHeadError: If a record cannot be read or a file cannot be written.
+        HeadToHeadError: If a record cannot be read, a file cannot be written, or the folder has a file of a report
+            that headtohead did not write or that was changed since.
     """
-    return write_files(
-        read_report(experiment_dir, allow_partial=allow_partial, file=file), reports_root
-    )
+    report = read_report(experiment_dir, allow_partial=allow_partial, file=file)
+    return write_files(report, reports_root)
 
 
 def read_report(
@@ -141,11 +141,20 @@ def read_report(
 def write_files(
     report: Report, reports_root: Path, figure_formats: Sequence[str] = ()
 ) -> ReportPaths:
-    """Write the files of a report, its figures as SVG and in further formats of ``figures.style.FORMATS``.
+    """Write the files of a report into its folder, and remove files of an earlier report that it no longer has.
+
+    They are the page, the Markdown file, the answer, the table of runs, their checksums, and the figures. A figure of
+    an earlier report in another format stays while a figure of its name is drawn.
+
+    Args:
+        report: The report.
+        reports_root: The folder of all reports.
+        figure_formats: Formats of the figures beside SVG, of ``figures.style.FORMATS``.
 
     Raises:
-        HeadToHeadError: If the folder cannot be written, or has a file that headtohead did not write or that was
-            changed since; then nothing is written.
+        HeadToHeadError: If the folder has a file of a report that headtohead did not write, or that was changed since;
+            then nothing is written. Also if the folder cannot be written, for example on a full disk.
+        KeyError: If a format is not one of ``figures.style.FORMATS``.
     """
     folder = report_folder(reports_root, report.record.name)
     cautions = tuple(remark.text for remark in report.cautions)
@@ -154,7 +163,9 @@ def write_files(
         folder.mkdir(parents=True, exist_ok=True)
     figures = draw(report)
     svgs = {name: style.to_svg(figure, salt=name) for name, figure in figures.items()}
-    contents = {f"{FIGURES_FOLDER}/{name}.svg": svg.encode() for name, svg in svgs.items()}
+    contents = {}
+    for name, svg in svgs.items():
+        contents[f"{FIGURES_FOLDER}/{name}.svg"] = svg.encode()
     for form in figure_formats:
         for name, figure in figures.items():
             contents[f"{FIGURES_FOLDER}/{name}.{form}"] = style.to_bytes(figure, form, name)
@@ -199,20 +210,21 @@ def _table(report: Report) -> str:
 
     The tests are those of the difference from the baseline: the verdict, its adjusted p, and the p-values of the
     paired t-test and of the sign-flip test, not adjusted. A variant without a contrast has none. Declared contrasts
-    of some source lengths add a column of scores for each metric and range; a run without such a score has an empty
-    cell.
+    of some source lengths add a column of scores for each metric and range, such as ``test/bleu/1-5``; a run without
+    such a score has an empty cell.
     """
     table = report.analysis.frames.runs.reset_index()
     verdicts = table["variant"].map(report.verdicts).fillna("")
-    first = list(table).index("title") + 1
-    table.insert(first, "verdict", verdicts)
+    after_title = list(table).index("title") + 1
+    table.insert(after_title, "verdict", verdicts)
     for offset, (test, by_slug) in enumerate(_p_values(report.analysis).items(), start=1):
-        table.insert(first + offset, test, table["variant"].map(by_slug).astype(float))
+        table.insert(after_title + offset, test, table["variant"].map(by_slug).astype(float))
     for side in _limited_sides(report.analysis):
         shortest, longest = side.lengths or (0, 0)
         scores = []
         for variant, seed in zip(table["variant"], table["seed"], strict=True):
-            by_seed = scores_of(report.analysis.frames, side._replace(variant=str(variant)))
+            side_of_variant = side._replace(variant=str(variant))
+            by_seed = scores_of(report.analysis.frames, side_of_variant)
             scores.append(by_seed.get(int(seed), math.nan))
         table[f"{side.metric}/{shortest}-{longest}"] = scores
     for name, dtype in table.dtypes.items():

@@ -52,6 +52,14 @@ MAX_TOKENS = 100_000
 """Maximum value of ``decoding_limit``."""
 
 
+class PassagesRecord(TypedDict):
+    """The passages of a part of a text: their number, predicted tokens, and beginning and end in the text."""
+
+    number: Count
+    tokens: Count
+    places: list[tuple[Count, Count]]
+
+
 class DataRecord(TypedDict):
     """The description of a corpus; an imported checkpoint has only a part of it."""
 
@@ -65,6 +73,7 @@ class DataRecord(TypedDict):
     tokens: str
     counts: dict[str, Count]
     labels: NotRequired[dict[str, Count]]
+    passages: NotRequired[dict[str, PassagesRecord]]
     losses_without_model: NotRequired[dict[str, float]]
     dropped: NotRequired[dict[str, Count]]
     vocabulary: Sides

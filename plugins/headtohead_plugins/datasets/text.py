@@ -1,7 +1,8 @@
 """text: a text file for decoder-only models, in blocks of characters, bytes or subwords.
 
-The file is one sequence. Its last part is held out: the first half of it for validation, the rest for the test. Block i
-has the tokens i·n to (i + 1)·n, so that every token but the first of a part is predicted once.
+Validation and test are passages that are spread over the file, or with split ``last`` its end; the passages between
+them are for training. Block i of a passage has its tokens i·n to (i + 1)·n, so that every token but the first of a
+passage is predicted once, from tokens of the same passage.
 
 A token is written in the alphabet of bytes of GPT-2 (`headtohead.data.byte_alphabet`), in which the number of bytes of
 a token is its length. A file of token ids without their texts, such as nanoGPT's ``train.bin``, has the tokens ``№0``,
@@ -16,7 +17,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -29,12 +31,15 @@ from headtohead.data import (
     NUMBER,
     SPECIALS,
     Metric,
+    Passage,
     fetch,
     fetched_sha256,
     file_sha256,
+    last_passages,
     parse_json,
     read_text,
     read_token_ids,
+    spread_passages,
     text_tokens,
     tokenizers_package,
     written,
@@ -64,6 +69,11 @@ DOWNLOADS = {
 """URL and sha256 of each text that can be downloaded."""
 SUBWORDS = 1000
 """Default number of subwords."""
+SUBWORD_SIZE = 4
+"""Characters of a subword, estimated before subwords are learned; English has fewer with small vocabularies."""
+MAX_SEED = 2**32 - 1
+LINE_FEED = written("\n")
+PARTS = ("train", "valid", "test")
 
 
 def predicted_bytes(tokens: str) -> float:
@@ -101,7 +111,7 @@ class Options(BaseOptions):
     )
     valid_file: Annotated[str | None, FilePath()] = Field(
         None,
-        description="a second file for validation (first half) and test (rest), instead of held_out",
+        description="a second file for validation and test, instead of held_out",
     )
     symbols: Annotated[str | None, FilePath()] = Field(
         None,
@@ -119,13 +129,23 @@ class Options(BaseOptions):
         SUBWORDS, ge=257, le=1_000_000, description="unit subword: number of different tokens"
     )
     block: int = Field(64, ge=1, le=100_000, description="predicted tokens of a block")
-    held_out: float = Field(
-        0.1, gt=0, lt=1, description="fraction at the end of the file for validation and test"
+    held_out: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="fraction of the file for validation and test together; default: 0.1, or what 100,000 tokens "
+        "need, at most 0.2; with split last 0.1",
+    )
+    passage_seed: int = Field(
+        1,
+        ge=0,
+        le=MAX_SEED,
+        description="split passages: seed of the places of the passages of validation and test",
     )
 
     @model_validator(mode="after")
     def _refuse_unused(self) -> Self:
-        if self.valid_file and self.held_out != 0.1:
+        if self.valid_file and self.held_out is not None:
             raise ValueError("held_out is not used with valid_file; leave one of them out")
         are_ids = [_has_ids(name) for name in (self.file, self.valid_file) if name]
         has_ids = True in are_ids
@@ -148,7 +168,8 @@ class Text(Dataset):
     """A text file, in blocks of characters, bytes or subwords."""
 
     Options: ClassVar[type[BaseOptions]] = Options
-    splits: ClassVar[tuple[str, ...]] = ("contiguous",)
+    splits: ClassVar[tuple[str, ...]] = ("passages", "last")
+    of_split: ClassVar[Mapping[str, str]] = {"passage_seed": "passages"}
     metrics: ClassVar[tuple[Metric, ...]] = (BITS_PER_BYTE,)
     normalise: ClassVar[str] = "none"
     unused: ClassVar[Mapping[str, str]] = {
@@ -190,48 +211,85 @@ class Text(Dataset):
         assert isinstance(options, Options)
         files = _files(options, cache)
         read = _ids_of_files if _has_ids(files[0].name) else _texts_of_files
-        content = read(files, options)
+        content = read(files, options, split)
         pairs: list[Pair] = []
-        for part, tokens in content.parts.items():
-            if len(tokens) < 2:
-                remedy = "use a longer file"
-                if len(files) == 1:
-                    remedy = "use a longer file, or change data.held_out"
-                raise HeadToHeadError(
-                    f"file '{files[-1]}' is too short: {part} has no token to predict; {remedy}"
-                )
-            for start in range(0, len(tokens) - 1, options.block):
-                block = tokens[start : start + options.block + 1]
-                pairs.append(Pair("", " ".join(block), f"{part} {start}", part))
-        sizes = ", ".join(f"{part} {len(tokens):,}" for part, tokens in content.parts.items())
+        places: dict[str, list[tuple[int, int]]] = {}
+        for part in PARTS:
+            passages = [tokens for tokens in content.passages if tokens.passage.part == part]
+            if not passages:
+                raise _too_short(files, part)
+            places[part] = [(tokens.passage.start, tokens.passage.end) for tokens in passages]
+            for tokens in passages:
+                pairs += tokens.blocks(options.block)
         return Corpus(
             pairs=pairs,
             licence="not stated",
             citation="not stated",
             languages=("none", options.download or files[0].name),
-            notes=(f"tokens ({content.kind}): {sizes}, in blocks of {options.block}",),
+            notes=_notes(content, options),
             words=content.words,
             targets_join=False,
             has_sources=False,
             unit=content.unit,
+            passages=places,
         )
+
+
+def _too_short(files: Sequence[Path], part: str) -> HeadToHeadError:
+    remedy = "use a longer file"
+    if len(files) == 1:
+        remedy = "use a longer file, or change data.held_out"
+    return HeadToHeadError(
+        f"file '{files[-1]}' is too short: {part} has no token to predict; {remedy}"
+    )
+
+
+@dataclass(frozen=True)
+class _Tokens:
+    """The tokens of a passage, at least two."""
+
+    passage: Passage
+    tokens: Sequence[str]
+
+    def blocks(self, block: int) -> Iterator[Pair]:
+        """Yield the blocks of the passage as targets of empty sources; the passage is their group."""
+        part = self.passage.part
+        group = f"{part} {self.passage.start}"
+        for start in range(0, len(self.tokens) - 1, block):
+            tokens = self.tokens[start : start + block + 1]
+            yield Pair("", " ".join(tokens), group, part)
 
 
 @dataclass(frozen=True)
 class _Content:
-    """The tokens of each part, written in the alphabet.
+    """The passages of all parts with their tokens, written in the alphabet.
 
     Args:
-        parts: Tokens by part.
+        passages: Passages with at least two tokens, those of a part in order.
         words: The tokens that the unit has in every text, in the order of their ids; empty if they are not known.
         unit: What a token is.
         kind: What a token is, for a note.
     """
 
-    parts: Mapping[str, Sequence[str]]
+    passages: Sequence[_Tokens]
     words: list[str]
     unit: TextUnit
     kind: str
+
+
+def _notes(content: _Content, options: Options) -> tuple[str, ...]:
+    """Return the numbers of tokens and of passages of the parts."""
+    sizes = []
+    numbers = []
+    for part in PARTS:
+        passages = [tokens for tokens in content.passages if tokens.passage.part == part]
+        count = sum(len(tokens.tokens) for tokens in passages)
+        sizes.append(f"{part} {count:,}")
+        numbers.append(f"{part} {len(passages)}")
+    return (
+        f"tokens ({content.kind}): {', '.join(sizes)}, in blocks of {options.block}",
+        f"passages: {', '.join(numbers)}",
+    )
 
 
 def _files(options: Options, cache: Path) -> list[Path]:
@@ -250,28 +308,34 @@ def _files(options: Options, cache: Path) -> list[Path]:
     return [Path(name) for name in (options.file, options.valid_file) if name]
 
 
-def _texts_of_files(files: Sequence[Path], options: Options) -> _Content:
-    """Return the tokens of text files; subwords are learned on the training part."""
-    texts: dict[str, str] = _divided([read_text(file) for file in files], options.held_out)
-    if len(files) > 1 and texts["test"] in texts["train"]:
+def _texts_of_files(files: Sequence[Path], options: Options, split: str) -> _Content:
+    """Return the tokens of text files; subwords are learned on the training passages."""
+    texts = [read_text(file) for file in files]
+    if len(texts) > 1 and _second_half(texts[1]) in texts[0]:
         raise _overlap(files)
+    token_size = SUBWORD_SIZE if options.unit == "subword" else 1
+    passages = []
+    for text, passage in _divided(texts, _line_starts, options, split, token_size):
+        passages.append((passage, text[passage.start : passage.end]))
     if options.unit == "character":
-        characters = {part: text_tokens(text, "text-character") for part, text in texts.items()}
-        return _Content(characters, [], "text-character", options.unit)
+        characters = [(passage, text_tokens(text, "text-character")) for passage, text in passages]
+        return _Content(_usable(characters), [], "text-character", options.unit)
     if options.unit == "byte":
-        byte_tokens = {part: text_tokens(text, "text-byte") for part, text in texts.items()}
-        return _Content(byte_tokens, list(BYTES), "text-byte", options.unit)
+        byte_tokens = [(passage, text_tokens(text, "text-byte")) for passage, text in passages]
+        return _Content(_usable(byte_tokens), list(BYTES), "text-byte", options.unit)
     tokenizer = tokenizers_package().ByteLevelBPETokenizer()
     tokenizer.train_from_iterator(
-        [texts["train"]], vocab_size=options.subwords, show_progress=False
+        [text for passage, text in passages if passage.part == "train"],
+        vocab_size=options.subwords,
+        show_progress=False,
     )
     ids = tokenizer.get_vocab()
-    subwords = {part: tokenizer.encode(text).tokens for part, text in texts.items()}
+    subwords = [(passage, tokenizer.encode(text).tokens) for passage, text in passages]
     in_order_of_ids = sorted(ids, key=lambda token: ids[token])
-    return _Content(subwords, in_order_of_ids, "text-subword", options.unit)
+    return _Content(_usable(subwords), in_order_of_ids, "text-subword", options.unit)
 
 
-def _ids_of_files(files: Sequence[Path], options: Options) -> _Content:
+def _ids_of_files(files: Sequence[Path], options: Options, split: str) -> _Content:
     """Return the tokens of files of ids: the symbols of the ids, or without symbols their numbers."""
     if options.symbols is None:
         symbols = None
@@ -282,25 +346,70 @@ def _ids_of_files(files: Sequence[Path], options: Options) -> _Content:
         words = list(symbols.values())
         # Symbols with every byte, such as GPT-2's, are those of byte-pair encoding.
         unit = "text-subword" if BYTES.keys() <= {*words} else "text-symbol"
-    parts: dict[str, list[str]] = _divided(
-        [_numbered(file, symbols) for file in files], options.held_out
-    )
-    if len(files) > 1 and " ".join(parts["test"]) in " ".join(parts["train"]):
+    tokens = [_numbered(file, symbols) for file in files]
+    if len(tokens) > 1 and " ".join(_second_half(tokens[1])) in " ".join(tokens[0]):
         raise _overlap(files)
-    return _Content(parts, words, unit, "ids")
+    passages = []
+    for ids, passage in _divided(tokens, _starts_after_line_feed, options, split):
+        passages.append((passage, ids[passage.start : passage.end]))
+    return _Content(_usable(passages), words, unit, "ids")
 
 
-def _divided(contents: Sequence[Any], held_out: float) -> dict[str, Any]:
-    """Return the training, validation and test part of one content, or of a content for training and another one."""
-    if len(contents) == 1:
-        [content] = contents
-        first = int(len(content) * (1 - held_out))
-        train = content[:first]
-        others = content[first:]
+def _usable(passages: Sequence[tuple[Passage, Sequence[str]]]) -> list[_Tokens]:
+    """Return the passages that have a token to predict."""
+    return [_Tokens(passage, tokens) for passage, tokens in passages if len(tokens) > 1]
+
+
+def _divided(
+    contents: Sequence[Any],
+    line_starts: Callable[[Any], list[int]],
+    options: Options,
+    split: str,
+    token_size: int = 1,
+) -> list[tuple[Any, Passage]]:
+    """Return the passages of all parts, each with the content that it belongs to.
+
+    Args:
+        contents: One text or list of tokens, or one for training and another one for validation and test.
+        line_starts: Returns the positions of a content at which a line begins.
+        options: The options of the dataset.
+        split: passages or last.
+        token_size: Characters of a token, estimated.
+    """
+    divided: list[tuple[Any, Passage]] = []
+    held_out = options.held_out
+    if len(contents) > 1:
+        divided.append((contents[0], Passage("train", 0, len(contents[0]))))
+        held_out = 1.0
+    last = contents[-1]
+    if split == "last":
+        passages = last_passages(len(last), held_out)
     else:
-        train, others = contents
-    middle = len(others) // 2
-    return {"train": train, "valid": others[:middle], "test": others[middle:]}
+        passages = spread_passages(
+            len(last),
+            held_out,
+            line_starts(last),
+            block=options.block,
+            token_size=token_size,
+            seed=options.passage_seed,
+        )
+    for passage in passages:
+        divided.append((last, passage))
+    return divided
+
+
+def _line_starts(text: str) -> list[int]:
+    """Return the positions after the line feeds of a text."""
+    return [match.end() for match in re.finditer("\n", text)]
+
+
+def _starts_after_line_feed(tokens: Sequence[str]) -> list[int]:
+    """Return the positions after the tokens that end in a line feed; none where tokens are numbers."""
+    return [index + 1 for index, token in enumerate(tokens) if token.endswith(LINE_FEED)]
+
+
+def _second_half(content: Any) -> Any:
+    return content[len(content) // 2 :]
 
 
 def _overlap(files: Sequence[Path]) -> HeadToHeadError:

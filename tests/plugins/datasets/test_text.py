@@ -34,8 +34,8 @@ def readable(prepared):
     return Unit("text-character").plain_text(prepared)
 
 
-def load(file=None, **options):
-    return Text.load(Options(file=file and str(file), **options), "contiguous", cache_root())
+def load(file=None, split="last", **options):
+    return Text.load(Options(file=file and str(file), **options), split, cache_root())
 
 
 @pytest.mark.timed
@@ -76,6 +76,95 @@ def test_blocks_hold_the_file_in_order_and_predict_every_token_once(file, unit, 
     assert predicted == len((WORDS * 40).encode()) - sum(len(own[0]) for own in joined.values())
     shares = {part: len(readable(" ".join(own))) / len(WORDS * 40) for part, own in joined.items()}
     assert shares == pytest.approx({"train": 0.9, "valid": 0.05, "test": 0.05}, abs=0.002)
+
+
+def play(lines=3000):
+    """Return a text of lines of different lengths, all different."""
+    generator = np.random.default_rng(2)
+    letters = [*"abcdefghi jklmnopé ☃"]
+    return [
+        f"{line} {''.join(generator.choice(letters, generator.integers(5, 60)))}\n"
+        for line in range(lines)
+    ]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_passages_are_spread_over_the_text_and_no_block_crosses_a_cut(tmp_path, unit):
+    more = {}
+    if unit == "subword":
+        pytest.importorskip("tokenizers")
+        more["subwords"] = 300
+    path = tmp_path / "play.txt"
+    content = "".join(play())
+    path.write_text(content, encoding="utf-8")
+    corpus = load(path, "passages", unit=unit, block=24, **more)
+    texts = {}
+    for part, places in corpus.passages.items():
+        for start, _ in places:
+            blocks = [
+                pair.target.split(" ") for pair in corpus.pairs if pair.group == f"{part} {start}"
+            ]
+            assert all(len(block) == 25 for block in blocks[:-1])
+            assert all(before[-1] == after[0] for before, after in pairwise(blocks))
+            tokens = [*blocks[0], *(token for block in blocks[1:] for token in block[1:])]
+            texts[start] = readable(" ".join(tokens))
+    assert "".join(texts[start] for start in sorted(texts)) == content
+    assert all(
+        texts[start] == content[start:end]
+        for places in corpus.passages.values()
+        for start, end in places
+    )
+    assert {part: len(places) for part, places in corpus.passages.items()} == {
+        "train": 41,
+        "valid": 20,
+        "test": 20,
+    }
+    assert all(start == 0 or content[start - 1] == "\n" for start in texts)
+    held_out = sum(
+        end - start for part in ("valid", "test") for start, end in corpus.passages[part]
+    )
+    assert 0.19 < held_out / len(content) <= 0.2
+
+
+def test_other_seeds_give_other_passages_and_the_last_split_has_none(tmp_path):
+    path = tmp_path / "play.txt"
+    path.write_text("".join(play()), encoding="utf-8")
+    by_seed = [load(path, "passages", passage_seed=seed).passages["test"] for seed in (1, 1, 2)]
+    assert by_seed[0] == by_seed[1] != by_seed[2]
+    assert len(load(path).passages["test"]) == 1
+    raw = {"data": {"dataset": "text", "file": str(path), "split": "last", "passage_seed": 2}}
+    assert "passage_seed" in refused(resolve, raw | {"train": {"steps": 1}})
+
+
+def test_the_record_has_the_passages_of_each_part_and_groups_are_passages(tmp_path):
+    path = tmp_path / "play.txt"
+    path.write_text("".join(play()), encoding="utf-8")
+    data = {"dataset": "text", "file": str(path), "block": 24}
+    prepared = prepare(resolve({"data": data, "train": {"steps": 1}}).data, cache_root())
+    record = prepared.record["passages"]
+    for part, split in prepared.splits.items():
+        lengths = [end - start for start, end in record[part]["places"]]
+        assert record[part]["number"] == len(lengths) == len(set(split.groups))
+        assert record[part]["tokens"] == sum(lengths) - len(lengths)  # the first has no label
+        labels = np.bincount(split.groups, weights=[len(ids) - 1 for ids in split.target])
+        assert labels.tolist() == [length - 1 for length in lengths]
+    assert [note for note in prepared.record["notes"] if "fewer than" in note] == []
+    path.write_text("".join(play(200)), encoding="utf-8")
+    prepared = prepare(resolve({"data": data, "train": {"steps": 1}}).data, cache_root())
+    assert "validation or test has fewer than 20 passages" in " ".join(prepared.record["notes"])
+
+
+def test_a_second_file_is_held_out_as_a_whole_in_passages(tmp_path):
+    lines = play()
+    (tmp_path / "train.txt").write_text("".join(lines[:1000]), encoding="utf-8")
+    held_out = "".join(lines[1000:])
+    (tmp_path / "valid.txt").write_text(held_out, encoding="utf-8")
+    corpus = load(tmp_path / "train.txt", "passages", valid_file=str(tmp_path / "valid.txt"))
+    assert corpus.passages["train"] == [(0, len("".join(lines[:1000])))]
+    places = sorted([*corpus.passages["valid"], *corpus.passages["test"]])
+    assert len(places) == 40
+    assert (places[0][0], places[-1][1]) == (0, len(held_out))
+    assert all(before[1] == after[0] for before, after in pairwise(places))
 
 
 @pytest.mark.parametrize("end", ["\r\n", "", "\n\n"])
@@ -212,7 +301,8 @@ def test_prompts_have_the_tokens_of_training_and_ids_do_not_depend_on_blocks(tmp
     path.write_text(WORDS * 40 + "".join(letters) + "elsewhere: ☃", encoding="utf-8", newline="")
     vocabularies = []
     for block in (7, 100_000):
-        options = {"dataset": "text", "file": str(path), "unit": unit, "block": block}
+        options = {"dataset": "text", "split": "last", "file": str(path)}
+        options |= {"unit": unit, "block": block}
         options |= {"subwords": 300} if unit == "subword" else {}
         data = prepare(resolve({"data": options, "train": {"steps": 1}}).data, cache_root())
         vocabularies.append(data.target_vocabulary.words)
@@ -404,14 +494,14 @@ def test_a_named_text_is_downloaded_once_and_verified(site, monkeypatch):
     sha256 = hashlib.sha256(content.encode()).hexdigest()
     monkeypatch.setitem(text.DOWNLOADS, "tinyshakespeare", (f"{url}/input.txt", sha256))
     options = Options(download="tinyshakespeare", block=10**5)
-    assert Text.cache_key(options, "contiguous", cache_root()) is None
-    loaded = Text.load(options, "contiguous", cache_root())
+    assert Text.cache_key(options, "last", cache_root()) is None
+    loaded = Text.load(options, "last", cache_root())
     assert "".join(readable(pair.target) for pair in loaded.pairs) == content
     (folder / "input.txt").unlink()
-    assert Text.load(options, "contiguous", cache_root()).pairs == loaded.pairs
-    assert Text.cache_key(options, "contiguous", cache_root()) == sha256
+    assert Text.load(options, "last", cache_root()).pairs == loaded.pairs
+    assert Text.cache_key(options, "last", cache_root()) == sha256
     monkeypatch.setitem(text.DOWNLOADS, "tinyshakespeare", (f"{url}/input.txt", "0" * 64))
-    assert "expected 0000" in refused(Text.load, options, "contiguous", cache_root())
+    assert "expected 0000" in refused(Text.load, options, "last", cache_root())
 
 
 def test_tiny_shakespeare_has_the_checksum_65_characters_and_the_split_of_nanogpt(real):
@@ -425,3 +515,16 @@ def test_tiny_shakespeare_has_the_checksum_65_characters_and_the_split_of_nanogp
     )
     train = "".join([parts["train"][0], *(block[1:] for block in parts["train"][1:])])
     assert readable(train) == whole[: len(whole) * 9 // 10]
+
+
+def test_the_passages_of_tiny_shakespeare_are_twenty_of_each_part_and_a_tenth_of_it(real, tmp_path):
+    path = tmp_path / "input.txt"
+    path.write_bytes(lzma.decompress(real("tinyshakespeare.txt.xz").read_bytes()))
+    corpus = load(path, "passages")
+    assert {part: len(places) for part, places in corpus.passages.items()} == {
+        "train": 41,
+        "valid": 20,
+        "test": 20,
+    }
+    held_out = [end - start for part in ("valid", "test") for start, end in corpus.passages[part]]
+    assert 100_000 <= sum(held_out) <= 112_000

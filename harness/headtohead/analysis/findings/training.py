@@ -28,9 +28,10 @@ GAP = (
 
 @caution
 def still_learning(analysis: Analysis) -> Iterator[Sentence]:
-    """Name the variants whose loss still falls, and the smallest difference that more training could explain.
+    """Name the variants whose loss still falls, with one difference that more training could explain.
 
-    The difference is left out if no contrast has a gap.
+    It is the smallest gap of a detected contrast, else the largest of all; left out if no contrast has a gap. Variants
+    are not named if all are still learning. The schedules are named if all of them lower the learning rate.
     """
     training = analysis.convergence
     slugs = training.still_learning
@@ -173,14 +174,23 @@ def _trained_little(analysis: Analysis) -> bool:
 
 
 def _ended(analysis: Analysis) -> Sentence:
-    """Return the sentence on the variants whose loss was flat when their schedule ended; there must be one."""
+    """Return the sentence on the variants whose loss was flat when their schedule ended.
+
+    Variants are not named if these are all.
+
+    Raises:
+        ValueError: If there is no such variant.
+    """
     training = analysis.convergence
     slugs = training.ended
     passes = [training.trends[slug].passes for slug in slugs]
     fewest, most = show_passes(min(passes)), show_passes(max(passes))
+    passes_text = fewest
+    if most != fewest:
+        passes_text += f" to {most}"
     template = ENDED if len(slugs) == len(training.trends) else ENDED_OF
     text = template.format(
-        passes=fewest if fewest == most else f"{fewest} to {most}",
+        passes=passes_text,
         schedules=", ".join(training.decaying),
         variants=titles(analysis, slugs),
     )
@@ -188,22 +198,28 @@ def _ended(analysis: Analysis) -> Sentence:
 
 
 def _against_tables(analysis: Analysis) -> str:
-    """Return the comparison of the baseline with unigram and bigram models; empty on data without their losses."""
+    """Return a sentence that compares the baseline's test loss with those of unigram and bigram models.
+
+    Empty on data without their losses, and for a baseline without a test loss.
+
+    Raises:
+        KeyError: If the data have only one of both losses.
+    """
     frames = analysis.frames
-    tables = frames.record.data.get("losses_without_model")
+    losses = frames.record.data.get("losses_without_model")
     loss = frames.summary(frames.baseline, "test/loss").mean
-    if not tables or math.isnan(loss):
+    if not losses or math.isnan(loss):
         return ""
-    if loss >= tables["unigram"]:
+    if loss >= losses["unigram"]:
         template = ABOVE_UNIGRAM
-    elif loss >= tables["bigram"]:
+    elif loss >= losses["bigram"]:
         template = ABOVE_BIGRAM
     else:
         template = BELOW_BIGRAM
     return template.format(
         loss=show(loss, LOSS),
-        unigram=show(tables["unigram"], LOSS),
-        bigram=show(tables["bigram"], LOSS),
+        unigram=show(losses["unigram"], LOSS),
+        bigram=show(losses["bigram"], LOSS),
     )
 
 

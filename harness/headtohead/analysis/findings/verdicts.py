@@ -28,9 +28,12 @@ RATIO_OR_HARDER_TASK = (
 
 @caution
 def no_room(analysis: Analysis) -> Iterator[Sentence]:
-    """Name the contrasts whose right side is closer to the best possible score than the margin, by metric.
+    """Name the main contrasts whose right side is closer to the best possible score than the margin.
 
-    Metrics without a margin or without a bound have none; neither have right sides without a score.
+    A sentence per metric. None for metrics without a margin or without a bound, and for right sides without a score.
+
+    Raises:
+        HeadToHeadError: If no registered dataset declares a metric with a margin.
     """
     by_metric: dict[str, list[ContrastResult]] = {}
     for contrast in analysis.main_contrasts:
@@ -39,27 +42,36 @@ def no_room(analysis: Analysis) -> Iterator[Sentence]:
         margin = analysis.frames.record.margins.get(metric)
         if margin is None:
             continue
-        rooms = [analysis.room(metric, contrast.references) for contrast in contrasts]
-        without_room = [
-            contrast for contrast, room in zip(contrasts, rooms, strict=True) if margin.value > room
-        ]
-        if without_room:
-            names = [contrast_name(analysis, contrast) for contrast in without_room]
-            consequence = UNUSED_FOR.format(contrasts=listed(names, most=MAX_NAMED))
-            ratio = as_ratio(metric)
-            text = NO_ROOM.format(
-                side=_common_side(analysis, without_room),
-                distance=show(min(rooms), metric, like=margin.value),
-                metric=readable(metric),
-                margin=show(margin.value, metric, like=margin.value),
-                consequence=UNUSED if len(without_room) == len(contrasts) else consequence,
-                remedy=RATIO_OR_HARDER_TASK.format(ratio=ratio) if ratio else HARDER_TASK,
-            )
-            yield Sentence(text)
+        without_room = []
+        rooms = []
+        for contrast in contrasts:
+            room = analysis.room(metric, contrast.references)
+            rooms.append(room)
+            if margin.value > room:
+                without_room.append(contrast)
+        if not without_room:
+            continue
+        names = [contrast_name(analysis, contrast) for contrast in without_room]
+        consequence = UNUSED_FOR.format(contrasts=listed(names, most=MAX_NAMED))
+        if len(without_room) == len(contrasts):
+            consequence = UNUSED
+        ratio = as_ratio(metric)
+        remedy = HARDER_TASK
+        if ratio:
+            remedy = RATIO_OR_HARDER_TASK.format(ratio=ratio)
+        text = NO_ROOM.format(
+            side=_common_side(analysis, without_room),
+            distance=show(min(rooms), metric, like=margin.value),
+            metric=readable(metric),
+            margin=show(margin.value, metric, like=margin.value),
+            consequence=consequence,
+            remedy=remedy,
+        )
+        yield Sentence(text)
 
 
 def _common_side(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> str:
-    """Return the name of the right side of all contrasts."""
+    """Return the name of the right side of all contrasts: the baseline, if it is that of each, else a general name."""
     sides = {slug for contrast in contrasts for slug in contrast.references}
     return BASELINE_SIDE if sides <= {analysis.frames.baseline} else ANY_SIDE
 
@@ -133,20 +145,24 @@ INTERACTION = "Interaction, {name}: {difference} ({interval}), {verdict}."
 
 @note
 def few_interactions(analysis: Analysis) -> Iterator[Sentence]:
-    """State the interactions of a study that declares its contrasts, if they are few."""
+    """State the tested interactions of a study whose main contrasts are all declared, a sentence each.
+
+    Nothing if the study has more than MAX_NAMED interactions.
+    """
     interactions = analysis.families.interactions.contrasts
     is_declared = all(contrast.family == "declared" for contrast in analysis.main_contrasts)
     if not is_declared or len(interactions) > MAX_NAMED:
         return
     for contrast in interactions:
-        if contrast.paired:
-            text = INTERACTION.format(
-                name=contrast.name,
-                difference=contrast.difference_text,
-                interval=interval_text(contrast) or "no interval",
-                verdict=contrast.verdict,
-            )
-            yield Sentence(text)
+        if contrast.paired is None:
+            continue
+        text = INTERACTION.format(
+            name=contrast.name,
+            difference=contrast.difference_text,
+            interval=interval_text(contrast) or "no interval",
+            verdict=contrast.verdict,
+        )
+        yield Sentence(text)
 
 
 MARGIN = (
@@ -160,7 +176,10 @@ LATE_MARGIN = (
 
 @note
 def stated_margin(analysis: Analysis) -> Iterator[Sentence]:
-    """State the margin of the primary metric, and whether it was set before the results."""
+    """State the margin of the primary metric, and whether it was set before the results; nothing without a margin.
+
+    If a main contrast has a verdict on its size, it adds that Holm's correction sets the levels of the intervals.
+    """
     metric = analysis.metric
     margin = analysis.frames.record.margins.get(metric)
     if margin is None:

@@ -39,9 +39,12 @@ class Panel(NamedTuple):
 
 
 def interaction_figure(analysis: Analysis) -> Figure | None:
-    """Draw up to MAX_PANELS panels of pairs of axes: means with 95 % intervals, averaged over the other axes.
+    """Draw the first MAX_PANELS pairs of axes as panels: means with 95 % intervals, averaged over the other axes.
 
     None if the variants are no grid, or if no pair has a panel.
+
+    Raises:
+        HeadToHeadError: If no registered dataset declares the primary metric, by which variants are ranked.
     """
     palette = Palette(analysis.frames.record)
     if not palette.is_grid:
@@ -49,16 +52,17 @@ def interaction_figure(analysis: Analysis) -> Figure | None:
     panels = _panels(analysis, palette)
     if not panels:
         return None
-    columns = min(len(panels), 2)
-    rows = math.ceil(min(len(panels), MAX_PANELS) / columns)
-    width = (style.WIDTH - AXIS_WIDTH) / columns
+    num_columns = min(len(panels), 2)
+    num_rows = math.ceil(min(len(panels), MAX_PANELS) / num_columns)
+    width = (style.WIDTH - AXIS_WIDTH) / num_columns
     with style.drawing():
         heights = []
         for panel in panels:
             names, values = palette.values[panel.lines], palette.values[panel.across]
             heights.append(_panel_height(names, values, width))
-        figure = Figure(figsize=(style.WIDTH, max(heights) * rows), layout="constrained")
-        grid = figure.subplots(rows, columns, squeeze=False, sharey=True).ravel()
+        height = max(heights) * num_rows
+        figure = Figure(figsize=(style.WIDTH, height), layout="constrained")
+        grid = figure.subplots(num_rows, num_columns, squeeze=False, sharey=True).ravel()
         for axes in grid[len(panels) :]:
             axes.set_visible(False)
         for axes, panel in zip(grid, panels, strict=False):
@@ -68,9 +72,10 @@ def interaction_figure(analysis: Analysis) -> Figure | None:
 
 
 def _panels(analysis: Analysis, palette: Palette) -> list[Panel]:
-    """Return a panel for each pair of axes whose cells are `_comparable`; none with fewer than two axes, or no score.
+    """Return a panel for each pair of axes whose cells are `_comparable`.
 
-    Pairs with more lines than there are markers are left out.
+    None for pairs with more lines than there are markers. Empty if fewer than two axes vary, or without a score of a
+    ranked variant.
     """
     varied = [axis for axis, values in palette.values.items() if len(values) > 1]
     scores = _scores_by_axis(analysis, varied)
@@ -81,10 +86,9 @@ def _panels(analysis: Analysis, palette: Palette) -> list[Panel]:
         if len(palette.values[lines]) > len(style.MARKERS):
             continue
         num_cells = len(palette.values[across]) * len(palette.values[lines])
+        num_groups = num_cells * len(analysis.frames.seeds)
         other_axes = [axis for axis in varied if axis not in (across, lines)]
-        if not _comparable(
-            scores, across, lines, other_axes, num_cells * len(analysis.frames.seeds)
-        ):
+        if not _comparable(scores, across, lines, other_axes, num_groups):
             continue
         by_cell: dict[Any, NDArray[np.float64]] = {}
         means = scores.groupby([across, lines, "seed"])["score"].mean()
@@ -99,7 +103,9 @@ def _comparable(
 ) -> bool:
     """Return whether the mean of every cell and seed averages over the same settings of the other axes.
 
-    Otherwise an effect of those axes would be in the differences. Without other axes, cells and seeds may be missing.
+    If some cells averaged over other settings, the differences of cells would contain effects of the other axes. With
+    other axes, a missing cell or seed makes the pair not comparable; without other axes, cells and seeds may be
+    missing.
 
     Args:
         scores: The scores with the values of all axes and the seed; at least one.
@@ -108,11 +114,11 @@ def _comparable(
         other_axes: All other varied axes.
         num_groups: Number of cells of the pair, times the number of seeds.
     """
-    sizes = scores.groupby([across, lines, "seed"])["score"].size()
+    num_scores = scores.groupby([across, lines, "seed"])["score"].size()
     if not other_axes:
-        return set(sizes) == {1}
+        return set(num_scores) == {1}
     num_settings = len(scores[other_axes].drop_duplicates())
-    return len(sizes) == num_groups and set(sizes) == {num_settings}
+    return len(num_scores) == num_groups and set(num_scores) == {num_settings}
 
 
 def _oriented_pairs(axes: Sequence[str], palette: Palette) -> list[tuple[str, str]]:
@@ -124,9 +130,9 @@ def _oriented_pairs(axes: Sequence[str], palette: Palette) -> list[tuple[str, st
 
 
 def _scores_by_axis(analysis: Analysis, varied: Sequence[str]) -> pd.DataFrame:
-    """Return a row per score of a ranked variant: its seed, and the values of the varied axes as text.
+    """Return a row per score of a ranked variant: a column of text for each varied axis, ``seed`` and ``score``.
 
-    Without a score, the table has no columns.
+    A variant that lacks an axis has the text ``null``. Without a score, the table has no columns.
     """
     rows = []
     for slug in analysis.ranked:
@@ -142,32 +148,33 @@ def _scores_by_axis(analysis: Analysis, varied: Sequence[str]) -> pd.DataFrame:
 def _draw_panel(axes: Axes, panel: Panel, palette: Palette, metric: str, width: float) -> None:
     """Draw the means of a panel as lines that are shifted against each other, with the legend above.
 
+    A cell without a score interrupts its line. Lines of an axis without colours are dashed, black and grey in turn.
+
     Args:
         axes: Where to draw.
         panel: The panel, with at most as many lines as there are markers.
-        palette: The values of the axes, and the colours of one of them; lines of another axis are dashed.
+        palette: The values of the axes, and the colours of one of them.
         metric: Metric of the scores.
         width: Width of the panel in inches.
     """
     values = palette.values[panel.across]
     names = palette.values[panel.lines]
     has_colours = panel.lines == palette.colour_axis
+    line_style = "-" if has_colours else "--"
     labels, legend_columns = style.legend_names(names, width, most=2)
     for number, name in enumerate(names):
         colour = (style.INK, style.MUTED)[number % 2]
-        marker = style.MARKERS[number]
         if has_colours:
             colour = palette.colour_of(name)
-        # The mean of a missing cell is NaN, which interrupts the line.
         cells = []
         for value in values:
             cells.append(summarise(panel.scores.get((value, name), []), span=span(metric)))
         shift = (number - (len(names) - 1) / 2) * SHIFT
         axes.errorbar(
-            [x + shift for x in range(len(values))],
+            [position + shift for position in range(len(values))],
             [cell.mean for cell in cells],
             yerr=np.transpose([_bars(cell) for cell in cells]),
-            fmt=f"{marker}-" if has_colours else f"{marker}--",
+            fmt=style.MARKERS[number] + line_style,
             color=colour,
             linewidth=1.4,
             markersize=4.5,

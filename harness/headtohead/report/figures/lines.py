@@ -27,17 +27,24 @@ MAX_LINES = 24
 
 
 def curves_figure(analysis: Analysis) -> Figure | None:
-    """Draw the validation loss over steps, or the training loss if there was no validation."""
-    recorded = set(analysis.frames.histories["metric"])
-    drawable = [metric for metric in METRICS if metric in recorded]
+    """Draw the validation loss over steps, or the training loss if there is no validation loss; None without both.
+
+    Losses that are all positive have a logarithmic axis.
+
+    Raises:
+        HeadToHeadError: If no registered dataset declares the primary metric, by which variants are ordered.
+    """
+    tables = {metric: curves(analysis, metric) for metric in METRICS}
+    drawable = [metric for metric in METRICS if len(tables[metric])]
     if not drawable:
         return None
     metric = drawable[0]
-    table = curves(analysis, metric)
+    table = tables[metric]
     figure = _band_figure(analysis, table, "step", "-")
+    is_positive = bool((table["mean"] > 0).all())
     with style.drawing():
         for axes in figure.axes:
-            if is_loss(metric) and (table["mean"] > 0).all():
+            if is_loss(metric) and is_positive:
                 _use_log_scale(axes)
             axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
         figure.supxlabel("step", fontsize=9)
@@ -54,9 +61,10 @@ def _use_log_scale(axes: Axes) -> None:
 
 
 def sweep_figure(analysis: Analysis) -> Figure | None:
-    """Draw the score of every variant against the swept number, a panel per size, the chosen value as a star.
+    """Draw the score of each variant against the swept number, a panel per size, the chosen value as a star.
 
-    The bars are one standard deviation over seeds on both sides. None without a sweep.
+    The bars are one standard deviation over seeds on both sides; without one, they have no length. Variants after the
+    first `MAX_LINES` are left out. The axis is logarithmic if all values are positive. None without a sweep.
     """
     sweep = analysis.sweep
     if sweep is None:
@@ -64,22 +72,24 @@ def sweep_figure(analysis: Analysis) -> Figure | None:
     panels = sweep.rows["panel"].unique()
     names = list(dict.fromkeys(sweep.rows["variant"]))[:MAX_LINES]
     values = sorted(sweep.rows["x"].unique().tolist())
+    value_labels = [text(value) for value in values]
     num_rows = math.ceil(len(panels) / 2)
+    num_columns = min(len(panels), 2)
     with style.drawing():
         height = 2.6 * num_rows + 0.25 * len(names)
         figure = Figure(figsize=(style.WIDTH, height), layout="constrained")
-        num_columns = min(len(panels), 2)
-        grid = figure.subplots(num_rows, num_columns, sharey=True, squeeze=False).ravel()
-        for axes, panel in zip(grid, panels, strict=False):
+        grid = figure.subplots(num_rows, num_columns, sharey=True, squeeze=False)
+        all_axes = grid.ravel()
+        for axes, panel in zip(all_axes, panels, strict=False):
             for number, name in enumerate(names):
                 rows = _of_line(sweep.rows, name, panel)
                 _draw_sweep(axes, rows, _of_line(sweep.chosen, name, panel), number)
             axes.set_title(panel)
             if values[0] > 0:
                 axes.set_xscale("log")
-            axes.set_xticks(values, [text(value) for value in values])
+            axes.set_xticks(values, value_labels)
             axes.minorticks_off()
-        handles, labels = grid[0].get_legend_handles_labels()
+        handles, labels = all_axes[0].get_legend_handles_labels()
         labels, columns = style.legend_names(labels, most=2)
         figure.legend(handles, labels, loc="outside upper left", ncols=columns)
         figure.supxlabel(sweep.field, fontsize=9)
@@ -93,17 +103,25 @@ def _of_line(rows: pd.DataFrame, variant: str, panel: str) -> pd.DataFrame:
 
 
 def _draw_sweep(axes: Axes, rows: pd.DataFrame, chosen: pd.DataFrame, number: int) -> None:
-    """Draw the scores of a variant over the swept values; ``number`` chooses colour and line."""
+    """Draw the scores of a variant as a line with bars, and its first chosen value as a star; nothing without rows.
+
+    Args:
+        axes: Where to draw.
+        rows: The rows of the variant in `Sweep.rows`.
+        chosen: Its rows in `Sweep.chosen`; none for no star.
+        number: Number of the variant from 0, which sets its colour and the style of its line.
+    """
     if rows.empty:
         return
     name = rows["variant"].iloc[0]
     colour = style.PALETTE[number % len(style.PALETTE)]
-    line = ("-", "--", ":")[number // len(style.PALETTE) % 3]
+    line_styles = ("-", "--", ":")
+    line_style = line_styles[number // len(style.PALETTE) % 3]
     axes.errorbar(
         rows["x"],
         rows["mean"],
         rows["sd"].fillna(0),
-        linestyle=line,
+        linestyle=line_style,
         label=name,
         color=colour,
         linewidth=1.5,
@@ -113,22 +131,23 @@ def _draw_sweep(axes: Axes, rows: pd.DataFrame, chosen: pd.DataFrame, number: in
 
 
 def curves(analysis: Analysis, metric: str) -> pd.DataFrame:
-    """Return mean, min and max over seeds by variant and step, without steps that a seed lacks.
+    """Return the columns variant, step, mean, min, max and count over seeds of a metric in the training histories.
 
-    Otherwise the mean would jump at each step at which a seed stops.
+    Steps that a seed of the variant lacks are left out: the mean would jump at each step at which a seed stops. So are
+    diverged runs of a variant with other runs, which would cut its curve. A variant without a value has no row.
     """
     runs, histories = analysis.frames.runs, analysis.frames.histories
-    # A diverged run would cut the curve of its variant; it is left out where another run of the variant is not.
     is_sound = runs["state"] != DIVERGED
     has_sound_run = runs["variant"].isin(runs.loc[is_sound, "variant"])
-    shown = runs.index[is_sound | ~has_sound_run]
+    shown_runs = runs.index[is_sound | ~has_sound_run]
     rows = histories[histories["metric"] == metric].dropna(subset=["value"])
-    rows = rows[rows["run"].isin(shown)]
-    rows = rows.assign(variant=runs["variant"].reindex(rows["run"].astype(str)).to_numpy())
+    rows = rows[rows["run"].isin(shown_runs)]
+    variants = runs["variant"].reindex(rows["run"].astype(str))
+    rows = rows.assign(variant=variants.to_numpy())
     values = rows.groupby(["variant", "step"], sort=True)["value"]
     table = values.agg(["mean", "min", "max", "count"]).reset_index()
-    most = table.groupby("variant")["count"].transform("max")
-    return table[table["count"] == most]
+    num_seeds = table.groupby("variant")["count"].transform("max")
+    return table[table["count"] == num_seeds]
 
 
 LENGTHS = "source length in tokens, n: number of sentences"
@@ -143,23 +162,29 @@ def buckets_figure(analysis: Analysis) -> Figure | None:
 
     None with fewer than two buckets, or without scores by length. A line marks where training ends, if that is between
     two buckets.
+
+    Raises:
+        HeadToHeadError: If no registered dataset declares the primary metric, by which variants are ordered.
     """
     table = bucket_scores(analysis)
     if table.empty:
         return None
     buckets = list(dict.fromkeys(table["bucket"]))
     positions = {bucket: position for position, bucket in enumerate(buckets)}
-    figure = _band_figure(analysis, table.assign(x=table["bucket"].map(positions)), "x", "o-")
+    table = table.assign(x=table["bucket"].map(positions))
+    figure = _band_figure(analysis, table, "x", "o-")
     counts = table.groupby("bucket", sort=False)["n"].first()
+    names = [f"{bucket}\nn {int(counts[bucket])}" for bucket in buckets]
     boundary = end_of_training(analysis)
+    label = LENGTHS if boundary is None else LENGTHS_WITH_LINE
+    metric = f"test/{bucket_metric(analysis)}"
     with style.drawing():
         for axes in figure.axes:
-            names = [f"{bucket}\nn {int(counts[bucket])}" for bucket in buckets]
             axes.set_xticks(range(len(buckets)), names)
             if boundary is not None:
                 axes.axvline(boundary, color=style.MUTED, linewidth=1, linestyle="--")
-        figure.supxlabel(LENGTHS if boundary is None else LENGTHS_WITH_LINE, fontsize=9)
-        figure.supylabel(readable(f"test/{bucket_metric(analysis)}"), fontsize=9)
+        figure.supxlabel(label, fontsize=9)
+        figure.supylabel(readable(metric), fontsize=9)
     return figure
 
 
@@ -176,9 +201,10 @@ def end_of_training(analysis: Analysis) -> float | None:
 
 
 def bucket_scores(analysis: Analysis) -> pd.DataFrame:
-    """Return variant, bucket, n, mean, min and max of the primary metric, short sentences first; empty for one bucket.
+    """Return variant, low, bucket, n, mean, min and max over seeds of the primary metric by length, short ones first.
 
-    The buckets are of the test split even if the primary metric is of the validation split.
+    The buckets are those of the test split, even if the primary metric is of the validation split. The table is empty
+    for data without sources, for a metric without scores by length, and with fewer than two buckets.
     """
     frames, name = analysis.frames, bucket_metric(analysis)
     empty = pd.DataFrame(columns=["variant", "low", "bucket", "n", "mean", "min", "max"])
@@ -188,7 +214,8 @@ def bucket_scores(analysis: Analysis) -> pd.DataFrame:
     rows = frames.buckets.dropna(subset=[name])
     if rows["bucket"].nunique() < 2:
         return empty
-    rows = rows.assign(variant=frames.runs["variant"].reindex(rows["run"]).to_numpy())
+    variants = frames.runs["variant"].reindex(rows["run"])
+    rows = rows.assign(variant=variants.to_numpy())
     grouped = rows.groupby(["variant", "low", "bucket"], sort=True)
     table = grouped.agg(n=("n", "first"), mean=(name, "mean"), min=(name, "min"), max=(name, "max"))
     return table.reset_index().sort_values(["low", "variant"], kind="stable")
@@ -212,35 +239,48 @@ class BandLayout(NamedTuple):
 
 
 def _band_figure(analysis: Analysis, table: pd.DataFrame, x: str, line: str) -> Figure:
-    """Draw mean, min and max of each variant against the column ``x`` in panels with a common legend.
+    """Draw mean, min and max of each variant in panels with a common legend.
 
-    With more variants than colours, or more than ``MAX_PANELS`` settings, each variant has a separate panel in
+    Only the best `MAX_LINES` variants are drawn, with the baseline. Each setting of the axes without colours has a
+    panel. With more variants than colours, or more than ``MAX_PANELS`` settings, each variant has a separate panel in
     which the baseline is grey.
+
+    Args:
+        analysis: The study.
+        table: Columns variant, mean, min, max and ``x``; at least one row.
+        x: The column of the horizontal axis.
+        line: The format of the lines, as in `Axes.plot`.
+
+    Raises:
+        HeadToHeadError: If no registered dataset declares the primary metric, by which variants are ordered.
     """
     palette = Palette(analysis.frames.record)
     groups = {str(slug): rows for slug, rows in table.groupby("variant", sort=False)}
     best = analysis.leading(MAX_LINES, groups)
     slugs = [slug for slug in analysis.frames.by_slug if slug in best]
-    names = list(dict.fromkeys(map(palette.panel, slugs)))
-    if palette.is_coloured and len(names) <= MAX_PANELS:
-        layout = _panels_of_settings(palette, slugs, names)
+    settings = list(dict.fromkeys(map(palette.panel, slugs)))
+    if palette.is_coloured and len(settings) <= MAX_PANELS:
+        layout = _panels_of_settings(palette, slugs, settings)
     else:
         layout = _panels_of_variants(analysis, slugs)
-    num_rows = math.ceil(len(layout.panels) / layout.columns)
+    num_panels = len(layout.panels)
+    num_rows = math.ceil(num_panels / layout.columns)
     with style.drawing():
-        size = (style.WIDTH, 0.7 + layout.height * num_rows)
-        figure = Figure(figsize=size, layout="constrained")
+        height = 0.7 + layout.height * num_rows
+        figure = Figure(figsize=(style.WIDTH, height), layout="constrained")
         grid = figure.subplots(num_rows, layout.columns, sharex=True, sharey=True, squeeze=False)
-        for axes in grid.ravel()[len(layout.panels) :]:
+        all_axes = grid.ravel()
+        for axes in all_axes[num_panels:]:
             axes.set_visible(False)
-        for axes, (title, colours) in zip(grid.ravel(), layout.panels, strict=False):
+        for axes, (title, colours) in zip(all_axes, layout.panels, strict=False):
             axes.set_title(title, fontsize=layout.title_size)
             axes.tick_params(labelsize=9)
             for slug, colour in reversed(colours.items()):
                 _draw_band(axes, groups[slug], x, line, colour)
         handles = []
         for colour in layout.legend.values():
-            handles.append(Line2D([], [], color=colour, linewidth=2.4))
+            handle = Line2D([], [], color=colour, linewidth=2.4)
+            handles.append(handle)
         options = layout.legend_options
         figure.legend(handles, layout.labels, loc="outside upper left", **options)
     return figure
@@ -252,36 +292,54 @@ def _draw_band(axes: Axes, rows: pd.DataFrame, x: str, line: str, colour: str) -
     axes.plot(rows[x], rows["mean"], line, color=colour, linewidth=1.5, markersize=3.5)
 
 
-def _panels_of_settings(palette: Palette, slugs: Sequence[str], names: Sequence[str]) -> BandLayout:
-    """Return a panel for each setting of the axes without colours, with its variants in their colours."""
-    columns = min(len(names), 2)
+def _panels_of_settings(
+    palette: Palette, slugs: Sequence[str], settings: Sequence[str]
+) -> BandLayout:
+    """Return a panel for each setting of the axes without colours, with its variants in their colours.
+
+    Args:
+        palette: The colours.
+        slugs: The drawn variants; at least one.
+        settings: The distinct values of ``palette.panel`` of these variants, which are the titles of the panels.
+    """
+    columns = min(len(settings), 2)
     width = 28 if columns > 1 else 60  # longer titles overlap those of the next panel
     panels = []
-    for name in names:
-        title = textwrap.fill(name, width, break_long_words=False, break_on_hyphens=False)
-        members = [slug for slug in slugs if palette.panel(slug) == name]
-        panels.append((title, {slug: palette.colour(slug) for slug in members}))
+    for setting in settings:
+        title = textwrap.fill(setting, width, break_long_words=False, break_on_hyphens=False)
+        members = [slug for slug in slugs if palette.panel(slug) == setting]
+        colours = {slug: palette.colour(slug) for slug in members}
+        panels.append((title, colours))
     legend = palette.legend(slugs)
-    most = min(len(legend), 3) if palette.colour_axis else 1
-    labels, legend_columns = style.legend_names([*legend], most=most)
+    most_columns = 1
+    if palette.colour_axis:
+        most_columns = min(len(legend), 3)
+    labels, legend_columns = style.legend_names([*legend], most=most_columns)
     options = {
         "ncols": legend_columns,
         "title": palette.colour_axis,
         "alignment": "left",
         "title_fontsize": 9,
     }
-    return BandLayout(panels, legend, labels, options, columns, 2.3, None)
+    return BandLayout(panels, legend, labels, options, columns, height=2.3, title_size=None)
 
 
 def _panels_of_variants(analysis: Analysis, slugs: Sequence[str]) -> BandLayout:
-    """Return a panel for each variant, with the baseline in grey."""
+    """Return a panel for each variant, in which the baseline is grey, if it is one of the variants.
+
+    Raises:
+        KeyError: If the study has no variant of a slug.
+    """
     baseline = analysis.frames.baseline
-    names = style.shortened([analysis.frames.by_slug[slug].title for slug in slugs], 22)
+    titles = [analysis.frames.by_slug[slug].title for slug in slugs]
     panels = []
-    for slug, name in zip(slugs, names, strict=True):
-        colours = {} if slug == baseline else {slug: style.PALETTE[0]}
+    for slug, title in zip(slugs, style.shortened(titles, 22), strict=True):
+        colours = {}
+        if slug != baseline:
+            colours[slug] = style.PALETTE[0]
         if baseline in slugs:
             colours[baseline] = style.MUTED
-        panels.append((name, colours))
+        panels.append((title, colours))
     legend = {"baseline": style.MUTED, "variant of the panel": style.PALETTE[0]}
-    return BandLayout(panels, legend, [*legend], {"ncols": 2}, 3, 1.5, 9)
+    options = {"ncols": 2}
+    return BandLayout(panels, legend, [*legend], options, columns=3, height=1.5, title_size=9)

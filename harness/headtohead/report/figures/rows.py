@@ -31,26 +31,32 @@ def forest_figure(analysis: Analysis) -> Figure | None:
 
 
 def forest_rows(analysis: Analysis) -> list[Row]:
-    """Return the row of each drawn contrast, best first: all, or the ``MAX_ROWS`` largest differences.
+    """Return the row of each tested main contrast in the primary metric, the largest improvement first.
 
-    Both contrasts of a change between two configurations are neighbours.
+    Of more than ``MAX_ROWS`` contrasts, those with the largest absolute differences have a row. Between two
+    configurations, the total difference comes first, and both contrasts of a change are neighbours. Empty without a
+    tested contrast.
+
+    Raises:
+        HeadToHeadError: If no registered dataset declares the primary metric.
     """
-    judged = []
+    tested = []
     for contrast in analysis.main_contrasts:
         if contrast.paired and contrast.metric == analysis.metric:
-            judged.append(contrast)
-    largest = largest_first(judged)[:MAX_ROWS]
+            tested.append(contrast)
+    largest = largest_first(tested)[:MAX_ROWS]
     is_between = analysis.families.added.contrasts or analysis.families.taken.contrasts
     ordered = _by_change(largest) if is_between else _best_first(analysis, largest)
     return [_forest_row(analysis, contrast) for contrast in ordered]
 
 
 def _by_change(contrasts: Sequence[ContrastResult]) -> list[ContrastResult]:
-    """Return the total difference, then the changes in the order of their larger difference."""
+    """Return the total difference, then both contrasts of each change, the changes in the order of ``contrasts``."""
     axes = list(dict.fromkeys(contrast.axis for contrast in contrasts))
 
     def rank(contrast: ContrastResult) -> tuple[bool, int, str]:
-        return contrast.axis is not None, axes.index(contrast.axis), contrast.family
+        is_change = contrast.axis is not None
+        return is_change, axes.index(contrast.axis), contrast.family
 
     return sorted(contrasts, key=rank)
 
@@ -65,7 +71,11 @@ def _best_first(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> list
 
 
 def _forest_row(analysis: Analysis, contrast: ContrastResult) -> Row:
-    """Return the row of a contrast that has a test, with its interval; without an interval, the mean alone."""
+    """Return the row of a contrast, with a point per seed and its interval; without an interval, the mean alone.
+
+    Raises:
+        AssertionError: If the contrast has no test.
+    """
     paired = contrast.paired
     assert paired is not None
     points = []
@@ -88,12 +98,20 @@ UPPER_BOUND = "dashed: upper bound of an encoder without positions, {bound:.3f}"
 
 
 def strip_figure(analysis: Analysis) -> Figure:
-    """Draw the scores, best variant on top, with the baseline's standard deviation as a band."""
+    """Draw the scores of the best ``MAX_ROWS`` variants and the baseline, best on top.
+
+    A line is the baseline's mean, a band its standard deviation on both sides; neither is drawn for a baseline that is
+    not ranked, and no band for a single seed. A dashed line is the bag-of-words upper bound, if the data have one.
+
+    Raises:
+        HeadToHeadError: If no registered dataset declares the primary metric.
+    """
     metric, baseline = analysis.metric, analysis.frames.baseline
     palette = Palette(analysis.frames.record)
     rows = []
     for slug in analysis.leading(MAX_ROWS):
-        rows.append(_strip_row(analysis, slug, palette.colour(slug)))
+        colour = palette.colour(slug)
+        rows.append(_strip_row(analysis, slug, colour))
     figure, (axes,) = row_figure(rows, with_unit(metric))
     summary = analysis.summaries[baseline]
     if math.isfinite(summary.mean) and baseline not in analysis.unranked:
@@ -102,7 +120,8 @@ def strip_figure(analysis: Analysis) -> Figure:
             low, high = summary.mean - summary.sd, summary.mean + summary.sd
             axes.axvspan(low, high, color=style.GRID, alpha=0.7, linewidth=0, zorder=0)
     bound = analysis.upper_bound
-    if metric == stored(metric) and bound is not None:
+    is_stored = metric == stored(metric)  # not in a metric derived from exact match
+    if is_stored and bound is not None:
         axes.axvline(bound, color=style.INK, linewidth=1.1, linestyle=(0, (4, 3)), zorder=1)
         title = UPPER_BOUND.format(bound=bound)
         axes.set_title(title, loc="left", fontsize=9, fontweight="normal")
@@ -110,9 +129,13 @@ def strip_figure(analysis: Analysis) -> Figure:
 
 
 def _strip_row(analysis: Analysis, slug: str, colour: str) -> Row:
-    """Return the scores of a variant; without a mean and hollow if it is not ranked.
+    """Return the row of a variant: a point per score, the mean with its interval, and the mean as text.
 
-    A variant that is judged on another metric has the mean in that metric as its note.
+    A variant that is not ranked has hollow points, no mean, and the note ``not ranked``, or the mean in the metric
+    that it is judged on. The points are the scores in the primary metric; without scores, there is none.
+
+    Raises:
+        KeyError: If the study has no variant ``slug``.
     """
     metric = analysis.metric
     summary = analysis.summaries[slug]
@@ -136,5 +159,6 @@ def _strip_row(analysis: Analysis, slug: str, colour: str) -> Row:
     judged_metric = analysis.judged_on.get(slug)
     if judged_metric:
         mean = analysis.frames.summary(slug, judged_metric).mean
-        row = replace(row, note=f"{readable(judged_metric)} {show(mean, judged_metric)}")
+        note = f"{readable(judged_metric)} {show(mean, judged_metric)}"
+        row = replace(row, note=note)
     return row

@@ -66,7 +66,7 @@ class Power:
         return self._effect(self.seeds)
 
     def _effect(self, seeds: int) -> float:
-        degrees = expected_degrees(self.variants, seeds)
+        degrees = expected_degrees(self.variants, seeds, self.contrasts)
         return minimum_detectable_effect(1.0, seeds, level=self.level, degrees=degrees)
 
     @property
@@ -148,7 +148,7 @@ class Power:
         """Return the number of seeds that show a difference of 0 to be within a margin in standard deviations."""
 
         def is_enough(seeds: int) -> bool:
-            degrees = expected_degrees(self.variants, seeds)
+            degrees = expected_degrees(self.variants, seeds, self.contrasts)
             power = equivalence_power(margin, seeds, level=self.level, degrees=degrees)
             return bool(power >= POWER)
 

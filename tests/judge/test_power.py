@@ -42,22 +42,17 @@ def test_simulated_paired_tests_detect_the_minimum_detectable_effect_with_the_st
 
 
 @pytest.mark.parametrize(
-    ("variants", "seeds", "num_contrasts"),
-    [(3, 2, 2), (6, 3, 5), (6, 3, 1), (12, 3, 11), (6, 6, 5)],
+    ("variants", "seeds", "count"), [(3, 2, 2), (6, 3, 5), (12, 3, 11), (6, 6, 5), (6, 3, 1)]
 )
-def test_a_study_detects_its_detectable_difference_with_the_stated_power(
-    variants, seeds, num_contrasts
-):
+def test_a_study_detects_its_detectable_difference_with_the_stated_power(variants, seeds, count):
     generator = np.random.default_rng(3)
-    level = level_of_each(num_contrasts)
-    effect = minimum_detectable_effect(
-        math.sqrt(2), seeds, level=level, degrees=expected_degrees(variants, seeds, num_contrasts)
-    )
+    level = level_of_each(count)
+    degrees = expected_degrees(variants, seeds, count)
+    effect = minimum_detectable_effect(math.sqrt(2), seeds, level=level, degrees=degrees)
     sides = tuple(Side(str(number), "loss") for number in range(variants))
-    contrasts = [
-        Contrast(side.variant, "variant", ({side: 1.0, sides[0]: -1.0},))
-        for side in sides[1 : num_contrasts + 1]
-    ]
+    contrasts = []
+    for side in sides[1 : 1 + count]:
+        contrasts.append(Contrast(side.variant, "variant", ({side: 1.0, sides[0]: -1.0},)))
     studies = 700
     detected = 0
     for _ in range(studies):
@@ -67,7 +62,7 @@ def test_a_study_detects_its_detectable_difference_with_the_stated_power(
         table = ScoreTable(dict(zip(sides, rows, strict=True)), (sides,))
         found = estimate_family(contrasts, table)[0].difference
         detected += interval(found, 1 - level).low > 0
-    assert detected / studies == pytest.approx(0.8, abs=0.05)
+    assert detected / studies == pytest.approx(0.8, abs=0.045)
 
 
 def test_the_detectable_difference_of_several_sources_has_the_stated_power():

@@ -216,23 +216,26 @@ def larger_deviations(scores: ArrayLike) -> list[float]:
     return [float(ratio) for ratio in ratios[rows.ravel()]]
 
 
-def expected_degrees(variants: int, seeds: int, contrasts: int) -> float:
+def expected_degrees(variants: int, seeds: int, contrasts: int | None = None) -> float:
     """Return the degrees of freedom with which `power.minimum_detectable_effect` is that of a contrast of two variants.
 
-    All variants have the same variance. The degrees of freedom that other variants and contrasts add are fewer than
-    those of the moderated variance: its prior degrees are estimated, and the common variance is the larger of two.
-    Their number is fitted to simulated studies of 3 to 12 variants and 2 to 12 seeds.
+    All variants have the same variance. The degrees of freedom that the other variants add are fewer than those of
+    the moderated variance: its prior degrees are estimated, and the common variance is the larger of two. Their number
+    is fitted to simulated studies of 3 to 12 variants and 2 to 12 seeds. Fewer contrasts than variants - 1 add as many
+    as in a study with one variant more than contrasts.
 
     Args:
-        variants: Number of variants, at least two.
+        variants: Number of variants that share the effects of the seeds, at least two.
         seeds: Number of seeds, at least two.
-        contrasts: Number of contrasts of the family, at least one. A single one has the degrees of its own variance.
+        contrasts: Number of contrasts of the family; by default variants - 1.
     """
     own_degrees = seeds - 1
-    added = (min(variants - 1, contrasts) - 1) * own_degrees
+    if contrasts is not None:
+        variants = min(variants, contrasts + 1)
+    added = (variants - 2) * own_degrees
     if added <= 0:
         return own_degrees
-    at_most = MAX_PRIOR_DEGREES * own_degrees / (seeds + 0.7)
+    at_most = 13.0 * own_degrees / (seeds + 1.6)
     return own_degrees + 1 / (1 / added + 1 / at_most)
 
 

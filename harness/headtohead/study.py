@@ -36,6 +36,8 @@ from headtohead.planning.planner import Planner
 from headtohead.planning.replacing import dropped_note, find_replaced
 from headtohead.storage import states
 from headtohead.storage.existing import ExistingRuns
+from headtohead.storage.experiment import ExperimentDirectory
+from headtohead.storage.leases import observe
 from headtohead.storage.paths import inside
 from headtohead.tracking.command import CommandLoggers
 from headtohead.training.reference_points import save_reference_points
@@ -161,7 +163,8 @@ class Study:
             self.damages = [find_damage(self.folder(name)) for name in self.loaded.experiments]
         damaged = {run for damage in self.damages for run in damage.references}
         self.planner = Planner(self.loaded, self.root)
-        self.machine.launcher.warm()  # it starts processes, so the design has no error
+        if not self._seems_finished():
+            self.machine.launcher.warm()  # it starts processes, so the design has no error
         existing = None if self.retraining.fresh else ExistingRuns(self.root, damaged)
         self.plan = self.planner.plan(existing).limited_to(self.retraining.only)
         if self.plan.looks is not None:
@@ -236,6 +239,17 @@ class Study:
         experiments = self.loaded.experiments if self.retraining.fresh else None
         existing = ExistingRuns(self.root, self.ignored, experiments)
         self.plan = self.planner.plan(existing, self.look).limited_to(self.retraining.only)
+
+    def _seems_finished(self) -> bool:
+        """Return whether all recorded runs have results, so that this call probably trains nothing."""
+        if self.retraining.fresh or self.retraining.stale or self.retraining.repair:
+            return False
+        try:
+            experiment = ExperimentDirectory.read(self.folder(self.loaded.name))
+            recorded = [observe(run.path(experiment.path)) for run in experiment.record.runs]
+        except HeadToHeadError:  # no record, or a damaged one
+            return False
+        return all(status.state in states.RESULTS for status in recorded)
 
     def train(self, plan: Plan) -> None:
         """Train the pending runs of a plan, while loggers follow its folder."""

@@ -50,6 +50,15 @@ def test_a_figure_has_the_same_bytes_each_time_and_reaches_out_for_nothing(analy
     assert "url(http" not in first
 
 
+def test_there_are_no_curves_while_every_run_with_a_loss_diverged_and_others_have_not_begun(
+    analysed,
+):
+    states = {("rotary", 1): "DIVERGED", ("rotary", 2): "PLANNED"}
+    study = analysed(axes={"positional": ["rotary"]}, seeds=(1, 2), states=states)
+    assert len(study.frames.histories)
+    assert curves_figure(study) is None
+
+
 @case_table("draw", FIGURES, default=1, ids=lambda draw: draw.__name__)
 def test_a_figure_is_drawn_for_a_study_with_holes(with_holes, draw):
     figure = draw(with_holes)

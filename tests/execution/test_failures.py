@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,10 @@ from headtohead import files
 from headtohead.execution import scheduler
 from headtohead.execution.progress import Watcher
 from headtohead.execution.repair import find_damage, repair
+from headtohead.execution.worker import work
 from headtohead.plugin import LocalLauncher
+from headtohead.plugins.launcher import WorkerPlugins
+from headtohead.storage import exits
 from headtohead.storage.frames import load_frames
 from headtohead.storage.leases import Lease
 from headtohead.storage.run_directory import RunDirectory, leased
@@ -298,6 +302,18 @@ def test_a_failing_variant_fails_no_other_variant_of_its_stack(study: Study) -> 
     assert [name.partition("-")[0] for name in failed] == ["own", "own"]
     assert sorted(study.states().values()) == ["DONE"] * 4 + ["FAILED"] * 2
     assert len(stack_folders(study.experiment)) == 3
+
+
+def test_a_worker_of_a_split_stack_ends_as_busy_and_one_of_a_damaged_stack_with_the_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stack = tmp_path / "stack"
+    stack.mkdir()
+    plugins = WorkerPlugins()
+    assert work(stack, "cpu", plugins) == exits.BUSY
+    (stack / "stack.json").write_text("{", encoding="utf-8")
+    assert work(stack, "cpu", plugins) == exits.INPUT
+    assert "stack.json" in capsys.readouterr().err
 
 
 @pytest.mark.slow

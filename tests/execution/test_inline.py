@@ -58,3 +58,28 @@ def test_contradictory_options_are_one_line(study: Study, options: tuple[str, ..
     assert re.match(
         rf"h2h: ({'|'.join(option for option in options if option.startswith('--'))}) ", line
     )
+
+
+WARMED = '''
+from pathlib import Path
+from headtohead.plugin import InlineLauncher, hookimpl
+
+class Own(InlineLauncher):
+    """Trains in this process, and notes that its processes are to be started."""
+
+    def warm(self):
+        with Path("warmed").open("a") as file:
+            file.write("x")
+
+@hookimpl
+def register_launchers():
+    return {"own": Own}
+'''
+
+
+def test_a_finished_study_starts_no_processes(study: Study) -> None:
+    study.write(plugin=WARMED, base={"train": {"steps": 2}}, seeds=1)
+    options = ("run", "tiny.yaml", "--launcher", "own", "--no-tracking", "--no-report")
+    for warmed, flags in (("x", ()), ("x", ()), ("xx", ("--fresh",))):
+        study.h2h(*options, *flags)
+        assert (study.folder / "warmed").read_text() == warmed

@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import binomtest, fisher_exact
 
-from headtohead_judge.collapse import collapsed
+from headtohead_judge.collapse import collapsed, exact_interval, fisher_p
 
 HEALTHY = [1.00, 1.01, 1.02, 0.99, 0.98, 1.03]
 
@@ -48,3 +49,13 @@ def test_runs_of_committed_reports_are_flagged_only_with_a_planted_loss() -> Non
             found.append(collapsed(planted)[variant][0])
     assert len(found) > 20
     assert np.mean(found) > 0.9
+
+
+@pytest.mark.parametrize("runs", [1, 2, 3, 6, 40])
+def test_rates_of_collapses_have_the_intervals_and_p_values_of_scipy(runs):
+    for count in range(runs + 1):
+        expected = binomtest(count, runs).proportion_ci(0.95, "exact")
+        assert exact_interval(count, runs, 0.95) == pytest.approx(tuple(expected), abs=1e-9)
+        for other in range(4):
+            table = [[count, runs - count], [other, 3 - other]]
+            assert fisher_p(count, runs, other, 3) == pytest.approx(fisher_exact(table).pvalue)

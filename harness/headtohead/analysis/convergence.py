@@ -139,9 +139,13 @@ class Convergence:
 
 
 def convergence(frames: Frames, contrasts: Sequence[ContrastResult]) -> Convergence:
-    """Return whether the variants of an experiment trained far enough; ``contrasts`` are the main contrasts.
+    """Return whether the variants of an experiment trained far enough.
 
     Variants that equal another one are left out. Only finished runs have a trend; a variant without one is not judged.
+
+    Args:
+        frames: The experiment.
+        contrasts: The main contrasts, whose differences are given in steps of the baseline.
     """
     done = frames.runs.index[frames.runs["state"] == states.DONE]
     losses = frames.histories[frames.histories["metric"] == LOSS].dropna(subset=["value"])
@@ -181,13 +185,14 @@ def _schedule_name(train: TrainConfig) -> str:
 def run_trend(steps: NDArray[np.int64], losses: NDArray[np.float64]) -> RunTrend | str:
     """Fit a line to the losses of the last fifth of a run; the loss at its start is interpolated.
 
-    Returns:
-        The trend. A text that says why it cannot be measured, with fewer than two evaluations, fewer than MIN_STEPS
-        steps, or without evaluations close enough to the start of the last fifth.
-
     Args:
-        steps: Steps of the evaluations, ascending.
-        losses: Their losses, without NaN.
+        steps: Steps of the evaluations, ascending, ``[evaluation]``.
+        losses: Their losses, without NaN, ``[evaluation]``.
+
+    Returns:
+        The trend. A text that says why it cannot be measured: with fewer than two evaluations, with fewer than
+        MIN_STEPS steps, if the first evaluation is already in the last fifth, or if the evaluations before and after
+        its start are further apart than a fifth.
     """
     if len(steps) < 2:
         return "fewer than two evaluations"
@@ -216,15 +221,20 @@ def _variant_trend(
     run_trends: Mapping[str, RunTrend | str],
     passes: Mapping[str, float],
 ) -> LossTrend:
-    """Return the trend of a variant, averaged over its runs with a trend.
+    """Return the trend of a variant, averaged over its runs with a trend, and its verdict.
 
-    Without such a run it is not judged, for the reason of its first finished run.
+    Without such a run, it is not judged, for the reason of its first run in ``run_trends``. A change of at most 1 % or
+    0.01 nats is flat. A larger one is not judged if it is within two standard errors; for a single run, the standard
+    error is NaN and this is not tested.
 
     Args:
         frames: The experiment.
         slug: A variant with runs of its own.
         run_trends: The trends of finished runs with a validation loss, or why they cannot be measured.
         passes: The passes over the training data of each of these runs.
+
+    Raises:
+        KeyError: If ``passes`` lacks a run of the variant in ``run_trends``.
     """
     runs = [str(run) for run in frames.rows(slug).index if str(run) in run_trends]
     trends: list[RunTrend] = []
@@ -233,7 +243,9 @@ def _variant_trend(
         if isinstance(trend, RunTrend):
             trends.append(trend)
     if not trends:
-        why = str(run_trends[runs[0]]) if runs else "no finished run with a validation loss"
+        why = "no finished run with a validation loss"
+        if runs:
+            why = str(run_trends[runs[0]])
         return LossTrend(NOT_JUDGED, why, len(runs))
     n = len(trends)
     loss, fall, steps = np.mean(trends, axis=0).tolist()
@@ -266,7 +278,16 @@ def _gaps(
 ) -> tuple[StepGap, ...]:
     """Return the gaps of the tested contrasts with losses that are comparable to the baseline's.
 
-    There are none unless the baseline is still learning. A contrast needs a seed in which all sides have a loss.
+    There are none unless the baseline is still learning. A contrast has a gap only if there is a seed, of those that
+    its test has, in which all its sides have a validation loss.
+
+    Args:
+        frames: The experiment.
+        contrasts: The main contrasts.
+        trends: The trend of each variant with runs of its own.
+
+    Raises:
+        KeyError: If ``trends`` lacks the variant with the baseline's runs.
     """
     baseline = trends[frames.trained(frames.baseline)]
     if baseline.verdict != STILL_LEARNING:

@@ -9,14 +9,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from headtohead.data.metrics import find_metric
 from headtohead.schema.metric import UNPADDED, Metric
 from headtohead.storage.examples import SplitExamples, read_examples
 from headtohead.storage.frames import Frames
-from headtohead.storage.metrics import counted, find
+from headtohead.storage.metrics import counted
+from headtohead_judge.examples import MIN_GROUPS
 from headtohead_judge.variance import jackknife
-
-MIN_GROUPS = 20
-"""Fewest groups of examples whose variance is estimated."""
 
 MAX_VALUES = 500_000
 """Maximum number of values of a metric over all runs of an experiment; BLEU takes 20 µs a value."""
@@ -81,8 +80,16 @@ def example_values(frames: Frames, slug: str, metric: str) -> ExampleValues | st
 
 
 def _values(frames: Frames, slug: str, metric: str) -> ExampleValues:
+    """Return the values of the groups of examples of a variant, as `example_values`.
+
+    Raises:
+        _NoValues: If there are none.
+        HeadToHeadError: If the file of a run is damaged.
+        KeyError: If the experiment has no variant ``slug``, and the metric is of examples.
+    """
     split = metric.partition("/")[0]
-    entry = find(metric) if split in SPLITS and not metric.endswith(UNPADDED) else None
+    # With its functions, which a record of an experiment does not have.
+    entry = find_metric(metric) if split in SPLITS and not metric.endswith(UNPADDED) else None
     if entry is None or entry.pool is None:
         raise _NoValues(NOT_OF_EXAMPLES.format(metric=metric))
     scores = frames.scores(slug, metric)
@@ -105,6 +112,7 @@ def _values(frames: Frames, slug: str, metric: str) -> ExampleValues:
 
 
 def _examples(run: Path, split: str) -> SplitExamples:
+    """Return the examples of a split that a run stored; raise `_NoValues` if it stored none."""
     by_split = read_examples(run)
     if split not in by_split:
         raise _NoValues(WITHOUT_FILE)
@@ -112,7 +120,7 @@ def _examples(run: Path, split: str) -> SplitExamples:
 
 
 def _counts(examples: SplitExamples, entry: Metric, metric: str) -> Floats:
-    """Return the counts of at least `MIN_GROUPS` groups, ``[group, count]``."""
+    """Return the counts of at least `MIN_GROUPS` groups, ``[group, count]``; raise `_NoValues` without them."""
     counts = examples.counts_of(entry)
     if counts is None:
         raise _NoValues(NOT_STORED.format(metric=metric))
@@ -122,7 +130,16 @@ def _counts(examples: SplitExamples, entry: Metric, metric: str) -> Floats:
 
 
 def _jackknife(counts: Floats, entry: Metric, score: float) -> Floats:
-    """Return the jackknife values ``[group]`` of a score with these counts ``[group, count]``."""
+    """Return the jackknife values ``[group]`` of a score with these counts ``[group, count]``.
+
+    Args:
+        counts: The counts of the groups.
+        entry: A metric with a function that computes it from counts.
+        score: The stored score over all groups.
+
+    Raises:
+        _NoValues: If the metric is not defined without one of the groups, or the counts give another score.
+    """
     assert entry.pool is not None
     total = counts.sum(axis=0)
     try:

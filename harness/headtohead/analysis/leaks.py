@@ -56,29 +56,37 @@ def leaks(scores: Scores) -> list[Leak]:
 
     Data without a measured leak, or with a leak of 0, are left out, and so are variants whose runs have no record.
     Variants of other data with the same clause on their leak are one entry.
+
+    Raises:
+        HeadToHeadError: If no registered dataset declares a metric for which a bound is computed.
     """
     frames = scores.frames
-    baseline_data = [
-        slug for slug in frames.by_slug if same_data_set(frames, slug, frames.baseline)
-    ]
-    found = []
-    if frames.record.data.get("leak"):
-        found.append(_leak(scores, frames.record.data, baseline_data, ()))
-    by_part: dict[str, list[str]] = {}
-    data_by_part: dict[str, Mapping[str, Any]] = {}
+    with_baseline_data = []
+    slugs_of: dict[str, list[str]] = {}
+    data_of: dict[str, Mapping[str, Any]] = {}
     for slug in frames.by_slug:
-        data = recorded_data(frames, slug)
-        if slug in baseline_data or not data.get("leak"):
+        if same_data_set(frames, slug, frames.baseline):
+            with_baseline_data.append(slug)
             continue
-        by_part.setdefault(leaked_part(data), []).append(slug)
-        data_by_part[leaked_part(data)] = data
-    for part, slugs in by_part.items():
-        found.append(_leak(scores, data_by_part[part], slugs, tuple(slugs)))
-    return found
+        data = recorded_data(frames, slug)
+        if data.get("leak"):
+            part = leaked_part(data)
+            slugs_of.setdefault(part, []).append(slug)
+            data_of[part] = data
+    leaks_of_study = []
+    if frames.record.data.get("leak"):
+        leaks_of_study.append(_leak(scores, frames.record.data, with_baseline_data, ()))
+    for part, slugs in slugs_of.items():
+        leaks_of_study.append(_leak(scores, data_of[part], slugs, tuple(slugs)))
+    return leaks_of_study
 
 
 def recorded_data(frames: Frames, slug: str) -> Mapping[str, Any]:
-    """Return the record of a variant's data; empty if none of its runs has a record."""
+    """Return the record of a variant's data; empty if none of its runs has a record.
+
+    Raises:
+        KeyError: If the experiment has no variant ``slug``.
+    """
     for run in frames.rows(slug).index:
         if run in frames.records:
             return frames.records[run].data
@@ -86,19 +94,29 @@ def recorded_data(frames: Frames, slug: str) -> Mapping[str, Any]:
 
 
 def largest_effect(metric: str, mean: float, share: float) -> float:
-    """Return by how much a mean score is at most better than on its clean part, if a share of it is in training.
+    """Return by how much a mean score is at most better than on its clean part.
 
-    It is at most the distance to the worst value, and exactly that without a clean part (``share`` 1).
+    It is at most the distance to the worst value, and exactly that without a clean part (``share`` 1). It is infinite
+    for a metric without bounds, and for a loss without a clean part.
 
     >>> round(largest_effect("test/exact_match", 0.9, 0.2), 3), round(largest_effect("test/loss", 1.8, 0.1), 3)
     (0.025, 0.2)
+
+    Args:
+        metric: The metric.
+        mean: A mean score, in the range of the metric.
+        share: The share of the examples or tokens of the score that is in training, from 0 to 1.
+
+    Raises:
+        HeadToHeadError: If no registered dataset declares the metric.
     """
     least, largest = span(metric)
     best, worst = (largest, least) if higher_is_better(metric) else (least, largest)
     to_worst = abs(mean - worst)
     if share >= 1:
         return to_worst
-    return min(abs(best - mean) * share / (1 - share), to_worst)
+    to_best = abs(best - mean)
+    return min(to_best * share / (1 - share), to_worst)
 
 
 def _leak(
@@ -107,27 +125,40 @@ def _leak(
     """Return a leak with the bound of the first metric that has one, and of the variant with the largest bound.
 
     The primary metric comes before the test loss. Without a finite bound, the leak has no metric and no effect.
+
+    Args:
+        scores: The study.
+        data: A data record with a measured leak.
+        with_data: The variants with these data, whose scores are bounded.
+        named: Those of them that the leak names.
     """
     frames = scores.frames
+    part = leaked_part(data)
     for metric in dict.fromkeys([scores.metric, "test/loss"]):
         effects = _effects(scores, metric, data, with_data)
-        if not effects or not math.isfinite(max(effects)):
+        largest = max(effects, default=math.inf)
+        if not math.isfinite(largest):
             continue
+        margin_value = None
         margin = frames.record.margins.get(metric)
+        if margin:
+            margin_value = margin.value
         steps = 10 ** decimals(metric)
-        effect = math.ceil(max(effects) * steps - 1e-9) / steps
-        return Leak(
-            leaked_part(data), data["leak"], named, metric, effect, margin.value if margin else None
-        )
-    return Leak(leaked_part(data), data["leak"], named)
+        rounded_up = math.ceil(largest * steps - 1e-9) / steps
+        return Leak(part, data["leak"], named, metric, rounded_up, margin_value)
+    return Leak(part, data["leak"], named)
 
 
 def _effects(scores: Scores, metric: str, data: Mapping[str, Any], slugs: list[str]) -> list[float]:
     """Return the `largest_effect` of a leak on the mean of each variant.
 
-    No effect is larger than the distance of the mean to the worst value. Variants without a mean are skipped, and so
-    are scores of a sample of the examples (``test_limit``), whose leaked share is not known. There are no effects for
-    metrics that are not in UNIT_OF, and for data without a leaked share of their unit.
+    Variants without a mean are skipped, and so are scores of a sample of the examples (``test_limit``), whose leaked
+    share is not known. There are no effects for metrics that are not in UNIT_OF, and for data without a leaked share of
+    their unit.
+
+    Raises:
+        KeyError: If the study has no variant of a slug.
+        HeadToHeadError: If no registered dataset declares the metric.
     """
     shares = data.get("leaked_shares") or {}
     unit = UNIT_OF.get(metric)

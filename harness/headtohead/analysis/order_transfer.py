@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t
+from scipy.special import stdtrit
 
 from headtohead.analysis.scores import Scores
 from headtohead.config.labels import Scalar
@@ -56,9 +56,14 @@ class OrderTransfer(NamedTuple):
 
 
 def order_transfer(scores: Scores) -> tuple[OrderTransfer, ...]:
-    """Return the transfer from each size to the next one; empty without the axis ``size`` or three seeds.
+    """Return the transfer from each size to the next one, of the variants that are ranked at both.
 
-    Variants that equal another variant are left out, and so are seeds in which a run collapsed.
+    Variants that equal another variant are left out, and so are seeds that a variant lacks or in which a run collapsed.
+    Two successive sizes have no entry without a pair of variants on the same data, with fewer than three seeds, or if
+    every pair has equal means at one of the sizes. Empty without the axis ``size``.
+
+    Raises:
+        HeadToHeadError: If no registered dataset declares the metric, by which variants are ranked.
     """
     by_size = _variants_by_size(scores)
     data_set_of = {}
@@ -68,16 +73,17 @@ def order_transfer(scores: Scores) -> tuple[OrderTransfer, ...]:
     for small, large in itertools.pairwise(by_size):
         slugs = []
         data_sets = []
-        for rest, small_slug in by_size[small].items():
-            if rest in by_size[large]:
-                large_slug = by_size[large][rest]
+        for other_axes, small_slug in by_size[small].items():
+            if other_axes in by_size[large]:
+                large_slug = by_size[large][other_axes]
                 slugs.append((small_slug, large_slug))
                 data_sets.append((data_set_of[small_slug], data_set_of[large_slug]))
         pairs = _pairs_with_equal(data_sets)
         rows = []
         for size in (0, 1):
             for slug_by_size in slugs:
-                rows.append(scores.healthy(Side(slug_by_size[size], scores.metric)))
+                side = Side(slug_by_size[size], scores.metric)
+                rows.append(scores.healthy(side))
         seeds = shared_seeds(rows)
         if not pairs or len(seeds) < 3:  # the resamples of two seeds that vary have equal means
             continue
@@ -90,7 +96,7 @@ def order_transfer(scores: Scores) -> tuple[OrderTransfer, ...]:
 
 
 def _pairs_with_equal(values: Sequence[object]) -> list[tuple[int, int]]:
-    """Return the indices of every two equal values."""
+    """Return the indices of every two equal values, the smaller index first; empty without equal values."""
     pairs = []
     for first, second in itertools.combinations(range(len(values)), 2):
         if values[first] == values[second]:
@@ -119,6 +125,10 @@ def compare_orders(
     Args:
         values: Scores at two sizes, ``[2, variant, seed]``, of at least three seeds, without NaN.
         pairs: The indices of the variants to compare; at least one pair.
+
+    Raises:
+        ValueError: If a score is not finite.
+        IndexError: If a pair has the index of no variant.
     """
     means = np.empty((2, len(pairs)))
     p_values = np.empty((2, len(pairs)))
@@ -127,7 +137,7 @@ def compare_orders(
             test = paired(values[size, first], values[size, second])
             means[size, column] = test.mean
             p_values[size, column] = test.p
-    ordered = np.flatnonzero(means.all(axis=0))
+    ordered = np.flatnonzero(means.all(axis=0))  # pairs with a difference at both sizes
     if not len(ordered):
         return None
     signs = np.sign(means[:, ordered])
@@ -149,6 +159,8 @@ def compare_orders(
 def _resampled_ranges(differences: NDArray[np.float64]) -> tuple[Interval, Interval]:
     """Return the ranges over resampled seeds of the fractions of pairs with equal order, and with equal verdict.
 
+    The resamples are the same in every call.
+
     Args:
         differences: The differences of the pairs at two sizes, ``[2, pair, seed]``, of at least one pair and three
             seeds.
@@ -161,7 +173,7 @@ def _resampled_ranges(differences: NDArray[np.float64]) -> tuple[Interval, Inter
     means = resampled.mean(axis=-1)  # [2, pair, resample]
     # The expected variance of a resample is (seeds - 1) / seeds times that of the seeds.
     errors = resampled.std(axis=-1, ddof=1) / (seeds - 1) ** 0.5
-    smallest_detected = t.isf(ALPHA / 2, seeds - 1) * errors
+    smallest_detected = stdtrit(seeds - 1, 1 - ALPHA / 2) * errors
     order = np.sign(means)
     verdict = order * (np.abs(means) >= smallest_detected)
     return _range(order), _range(verdict)
@@ -176,7 +188,7 @@ def _range(signs: NDArray[np.float64]) -> Interval:
     fractions = _equal(signs) / signs.shape[1]
     ends = (1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2
     low, high = np.quantile(fractions, ends).tolist()
-    return Interval(CONFIDENCE, low, high)
+    return Interval(low, high)
 
 
 def _equal(signs: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -45,20 +45,26 @@ class ReferenceComparison(NamedTuple):
 
 
 def reference_points(frames: Frames, slug: str) -> ReferencePoints | None:
-    """Return the reference points of a variant's data with its ``test_limit``.
+    """Return the reference points of a variant's data with its ``test_limit``; only those that were computed.
 
-    None if they were not computed, or if its task is a text without metrics per sentence.
+    None if there are none for its data and limit, if no run of it has a record, or if its task is a text without
+    metrics per sentence.
+
+    Raises:
+        KeyError: If the experiment has no variant ``slug``.
+        HeadToHeadError: If ``reference_points.json`` cannot be read.
     """
     hashes = {str(value) for value in frames.rows(slug)["data_hash"].dropna()}
     limit = frames.by_slug[slug].config.evaluate.test_limit
     for entry in frames.reference_points:
-        if entry.data_hash in hashes and entry.test_limit == limit:
-            if not entry.vocabulary_bound:  # a text without metrics per sentence
-                return None
-            scores = {}
-            for name in NAMES:
-                by_metric = getattr(entry, name)
-                if by_metric:
-                    scores[name] = {f"test/{metric}": by_metric[metric] for metric in by_metric}
-            return ReferencePoints(entry.sentences, scores)
+        if entry.data_hash not in hashes or entry.test_limit != limit:
+            continue
+        if not entry.vocabulary_bound:  # a text without metrics per sentence
+            return None
+        scores = {}
+        for name in NAMES:
+            by_metric = getattr(entry, name)
+            if by_metric:
+                scores[name] = {f"test/{metric}": value for metric, value in by_metric.items()}
+        return ReferencePoints(entry.sentences, scores)
     return None

@@ -10,8 +10,9 @@ from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import binomtest, fisher_exact
+from numpy.typing import NDArray
 
+from headtohead.analysis.example_values import example_values
 from headtohead.config.entries import label_options
 from headtohead.data.metrics import find_metric
 from headtohead.planning.variants import comparison_group
@@ -20,8 +21,9 @@ from headtohead.schema.run_config import RunConfig
 from headtohead.storage import states
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import higher_is_better, is_loss, span, stored, unpadded
-from headtohead_judge.collapse import collapsed
+from headtohead_judge.collapse import collapsed, exact_interval, fisher_p
 from headtohead_judge.contrast import ScoreTable, Side, shared_seeds
+from headtohead_judge.examples import Examples
 from headtohead_judge.paired_tests import CONFIDENCE, Interval, Summary, summarise
 
 VALID_LOSS = "valid/loss"
@@ -43,7 +45,11 @@ class Scores:
 
     @property
     def sign(self) -> float:
-        """1 if larger values of the metric are better, else -1."""
+        """1 if larger values of the metric are better, else -1.
+
+        Raises:
+            HeadToHeadError: If no registered dataset declares the metric.
+        """
         return 1.0 if higher_is_better(self.metric) else -1.0
 
     @cached_property
@@ -58,7 +64,11 @@ class Scores:
 
     @cached_property
     def data_sets(self) -> tuple[tuple[str, ...], ...]:
-        """The trained variants by data set; the variants of one share what a seed changes, so a seed is their block."""
+        """The variants with runs of their own, grouped by data set.
+
+        A variant joins the first group to whose first variant it is `same_data_set`. The variants of a group share what
+        a seed changes, so a seed is their block.
+        """
         groups: list[list[str]] = []
         trained = dict.fromkeys(self.frames.trained(slug) for slug in self.frames.by_slug)
         for slug in trained:
@@ -73,8 +83,9 @@ class Scores:
     def table(self, sides: Iterable[Side]) -> ScoreTable:
         """Return the scores with which a contrast of trained variants is estimated; collapsed runs do not count.
 
-        They include those of all variants in the same metric and for the same source lengths. The variants of a data
-        set are a block. A contrast of several metrics or lengths has no blocks.
+        They include those of all variants in the same metric and for the same source lengths, and the values of the
+        test examples where there are any. The variants of a data set are a block. A contrast of several metrics or
+        lengths has no blocks and no examples.
         """
         kinds = {(side.metric, side.lengths) for side in sides}
         if len(kinds) == 1:
@@ -95,7 +106,32 @@ class Scores:
             blocks.append(block)
             for side in block:
                 scores[side] = self._with_collapsed(side)
-        return ScoreTable(scores, tuple(blocks))
+        test_sets = () if lengths else self.test_examples(metric).test_sets
+        return ScoreTable(scores, tuple(blocks), examples=test_sets)
+
+    @cached_property
+    def test_examples(self) -> Callable[[str], TestExamples]:
+        """Return the values of single examples in a metric, of all trained variants with scores."""
+        return cache(self._read_test_examples)
+
+    def _read_test_examples(self, metric: str) -> TestExamples:
+        test_sets: dict[str, dict[Side, dict[int, NDArray[np.float64]]]] = {}
+        num_groups = {}
+        reasons = {}
+        for slug in dict.fromkeys(map(self.frames.trained, self.frames.by_slug)):
+            if not self.frames.scores(slug, metric):
+                continue
+            found = example_values(self.frames, slug, metric)
+            if isinstance(found, str):
+                reasons[slug] = found
+                continue
+            by_seed = dict(zip(found.seeds, found.values, strict=True))
+            test_sets.setdefault(found.examples_hash, {})[Side(slug, metric)] = by_seed
+            num_groups[found.examples_hash] = found.values.shape[1]
+        examples = []
+        for sha256, values in test_sets.items():
+            examples.append(Examples(np.arange(num_groups[sha256]), values))
+        return TestExamples(tuple(examples), reasons)
 
     def _with_collapsed(self, side: Side) -> dict[int, float]:
         """Return the scores of a side by seed, NaN for collapsed runs."""
@@ -105,7 +141,11 @@ class Scores:
 
     @cached_property
     def collapsed(self) -> Mapping[str, frozenset[int]]:
-        """The trained variants with collapsed runs, with their seeds, by the final validation losses of a data set."""
+        """The seeds of collapsed runs by variant with runs of its own, without variants that have none.
+
+        A run collapsed if its final validation loss is far above those of its data set; see `collapsed` of the judge.
+        Variants without comparable losses have none.
+        """
         seeds_of: dict[str, frozenset[int]] = {}
         for group in self.data_sets:
             losses = self._comparable_losses(group)
@@ -120,16 +160,20 @@ class Scores:
         return seeds_of
 
     def _comparable_losses(self, group: Sequence[str]) -> dict[str, dict[int, float]]:
-        """Return the final validation losses of the variants of a data set that are comparable with its first one.
+        """Return the final validation losses by variant and seed, of the variants comparable with the reference.
 
-        The first one is the baseline, where the data set has it.
+        The reference is the baseline, if the data set has it, else the first variant. Variants without a loss are left
+        out.
+
+        Args:
+            group: The variants of a data set; at least one.
         """
         baseline = self.frames.trained(self.frames.baseline)
-        first = baseline if baseline in group else group[0]
+        reference = baseline if baseline in group else group[0]
         losses = {}
         for slug in group:
             by_seed = self.frames.scores(slug, VALID_LOSS)
-            if by_seed and not loss_mismatch(self.frames, slug, first, VALID_LOSS):
+            if by_seed and not loss_mismatch(self.frames, slug, reference, VALID_LOSS):
                 losses[slug] = by_seed
         return losses
 
@@ -147,24 +191,27 @@ class Scores:
         return collapses
 
     def _collapse(self, slug: str, runs: int) -> Collapse:
-        """Return how many of the ``runs`` of a variant collapsed, compared with the baseline.
+        """Return how many runs of a variant collapsed, compared with the baseline; ``p`` is NaN for the baseline.
 
-        ``p`` is NaN for the baseline. ``runs`` is the number of final validation losses of the variant, at least 1.
+        Args:
+            slug: A variant with runs of its own.
+            runs: The number of its runs with a final validation loss; at least 1.
+
+        Raises:
+            KeyError: If the experiment has no variant ``slug``.
         """
         baseline = self.frames.trained(self.frames.baseline)
         count = len(self.collapsed.get(slug, ()))
-        ends = binomtest(count, runs).proportion_ci(CONFIDENCE, "exact")
         p = math.nan
         if slug != baseline:
             baseline_count = len(self.collapsed.get(baseline, ()))
             baseline_runs = len(self.frames.scores(baseline, VALID_LOSS))
-            table = [[count, runs - count], [baseline_count, baseline_runs - baseline_count]]
-            p = float(fisher_exact(table).pvalue)
+            p = fisher_p(count, runs, baseline_count, baseline_runs)
         without = [*self.healthy(Side(slug, self.metric)).values()]
         return Collapse(
             collapsed=count,
             runs=runs,
-            interval=Interval(CONFIDENCE, *ends),
+            interval=Interval(*exact_interval(count, runs, CONFIDENCE)),
             p=p,
             all_runs=self.frames.summary(slug, self.metric),
             without=summarise(without, span(self.metric)),
@@ -187,9 +234,15 @@ class Scores:
         return margin.value
 
     def room(self, metric: str, against: Collection[str] = ()) -> float:
-        """Return how much better a score can be than the mean of the variants ``against``, by default the baseline.
+        """Return how much better a score can be than the mean of some variants; infinite without a bound or a score.
 
-        It is infinite without a bound or a score.
+        Args:
+            metric: The metric.
+            against: The variants, by default the baseline. Their means have equal weight; collapsed runs do not count.
+
+        Raises:
+            KeyError: If the experiment lacks one of the variants.
+            HeadToHeadError: If no registered dataset declares the metric, and every variant has a score in it.
         """
         slugs = against or (self.frames.baseline,)
         mean = sum(self.healthy_summary(slug, metric).mean for slug in slugs) / len(slugs)
@@ -259,22 +312,31 @@ class Scores:
 
     @cached_property
     def order(self) -> tuple[str, ...]:
-        """The variants, best first and variants with missing seeds last, by value of the axes ``data`` and ``size``."""
-        groups = {}
+        """All variants, best first within each value of the axes ``data`` and ``size``, in the order of the design.
+
+        A variant counts by its mean in the metric that it is judged on. Variants with missing seeds come last in their
+        group, unless ``allow_partial``; among them and among the others, those without a mean come last.
+
+        Raises:
+            HeadToHeadError: If no registered dataset declares a metric in which a variant has a mean.
+        """
+        group_of = {}
         for slug, variant in self.frames.by_slug.items():
-            groups[slug] = tuple(comparison_group(variant.axes).items())
-        group_order = list(dict.fromkeys(groups.values()))
+            group_of[slug] = tuple(comparison_group(variant.axes).items())
+        groups = list(dict.fromkeys(group_of.values()))
 
         def sort_key(slug: str) -> tuple[int, bool, bool, float]:
             metric = self.judged_on.get(slug, self.metric)
             mean = self.frames.summary(slug, metric).mean
             is_last = slug in self.missing_seeds and not self.allow_partial
-            group = group_order.index(groups[slug])
+            group = groups.index(group_of[slug])
             if math.isnan(mean):
                 return group, is_last, True, 0.0
-            return group, is_last, False, -mean if higher_is_better(metric) else mean
+            if higher_is_better(metric):
+                mean = -mean
+            return group, is_last, False, mean
 
-        return tuple(sorted(groups, key=sort_key))
+        return tuple(sorted(group_of, key=sort_key))
 
     @cached_property
     def ranked(self) -> tuple[str, ...]:
@@ -283,9 +345,16 @@ class Scores:
         return tuple(slug for slug in self.order if slug not in without_mean)
 
     def leading(self, most: int, among: Collection[str] | None = None) -> list[str]:
-        """Return the best variants ``among`` some, by default among all: at most this many, the baseline included.
+        """Return the best variants in their `order`: at most ``most``, about equally many of every data set.
 
-        Every data set has about equally many.
+        The baseline is always one of them, if it is ``among`` the variants: it replaces the last one.
+
+        Args:
+            most: Maximum number of variants; at least 1.
+            among: The slugs to choose from, by default all; others than those of the study are ignored.
+
+        Raises:
+            HeadToHeadError: As `order`.
         """
         order = [slug for slug in self.order if among is None or slug in among]
         ranks: list[tuple[int, str]] = []
@@ -305,7 +374,8 @@ class Scores:
     def upper_bound(self) -> float | None:
         """The bag-of-words upper bound: the highest exact match that an order-invariant encoder can reach.
 
-        None if the data states none, the metric has other counts than exact match, or no variant has an encoder.
+        None if the data states none or one of at least 1, if the metric is not computed from exact matches, if no
+        variant has an encoder, or if the baseline is scored on a sample of the test set (``test_limit``).
         """
         bound = self.frames.record.data.get("bag_of_words_upper_bound")
         if bound is None or float(bound) >= 1 or leaf(stored(self.metric)) != "exact_match":
@@ -318,10 +388,11 @@ class Scores:
 
     @cached_property
     def upper_bound_verdicts(self) -> Mapping[str, str]:
-        """Whether the scores of each order-invariant variant respect the bag-of-words upper bound.
+        """Whether the best score of each order-invariant variant respects the bag-of-words upper bound, as a clause.
 
-        Scores without padding are used where they were evaluated: padding that a mask does not hide reveals the
-        sentence length to the encoder, which a bag of words does not.
+        Empty without an upper bound. Variants without scores, on other data, or scored on a sample are left out. Scores
+        without padding are used where they were evaluated: padding that a mask does not hide reveals the sentence
+        length to the encoder, which a bag of words does not.
         """
         if self.upper_bound is None:
             return {}
@@ -342,6 +413,18 @@ class Scores:
         limit = self.frames.by_slug[slug].config.evaluate.test_limit
         scores_all = limit is None or limit >= self.frames.record.data["counts"]["test"]
         return scores_all and self.frames.same_data((slug, self.frames.baseline))
+
+
+class TestExamples(NamedTuple):
+    """The values of single test examples in a metric.
+
+    Attributes:
+        test_sets: The values of the variants that are tested on the same examples, for each test set.
+        reasons: Why a trained variant has no values, by its slug.
+    """
+
+    test_sets: tuple[Examples[Side], ...]
+    reasons: Mapping[str, str]
 
 
 class Collapse(NamedTuple):
@@ -372,6 +455,9 @@ def missing_scores(frames: Frames, side: Side, scores: Mapping[int, float]) -> s
         frames: The experiment.
         side: A side of a contrast.
         scores: The scores of the side by seed.
+
+    Raises:
+        KeyError: If the experiment has no such variant, unless the metric is of masked heads.
     """
     missing = [seed for seed in frames.seeds if seed not in scores]
     if missing and side.metric.startswith("heads/"):
@@ -409,7 +495,8 @@ def why_seeds_missing(frames: Frames, slug: str, metric: str) -> str | None:
     for seed in frames.seeds:
         if seed not in scores:
             state = state_of.get(seed, states.PLANNED)
-            counts[cause_of.get(state, state.lower())] += 1
+            cause = cause_of.get(state, state.lower())
+            counts[cause] += 1
     if not counts:
         return None
     by_cause = ", ".join(f"{count} {cause}" for cause, count in counts.items())
@@ -417,7 +504,11 @@ def why_seeds_missing(frames: Frames, slug: str, metric: str) -> str | None:
 
 
 def score_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | None:
-    """Return why the scores of two variants cannot be compared, or None."""
+    """Return why the scores of two variants cannot be compared, or None.
+
+    Raises:
+        KeyError: If the experiment lacks one of the variants.
+    """
     if not same_data_set(frames, left, right):
         return OTHER_DATA
     return loss_mismatch(frames, left, right, metric)
@@ -437,7 +528,8 @@ def same_data_set(frames: Frames, left: str, right: str) -> bool:
     languages = set()
     for slug in (left, right):
         variant = frames.by_slug[slug]
-        data_sets.add((*comparison_group(variant.axes).items(), variant.config.data.dataset))
+        group = comparison_group(variant.axes)
+        data_sets.add((*group.items(), variant.config.data.dataset))
         for run in frames.rows(slug).index:
             if run not in frames.records:
                 continue
@@ -450,7 +542,11 @@ def same_data_set(frames: Frames, left: str, right: str) -> bool:
 def loss_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | None:
     """Return why the losses of two variants cannot be compared, or None for other metrics and comparable losses.
 
-    Label smoothing and z-loss affect training losses only.
+    Losses need equal vocabularies and labels, by configuration and by the data of the runs. Label smoothing and z-loss
+    affect training losses only.
+
+    Raises:
+        KeyError: If the experiment lacks one of the variants, and ``metric`` is a loss.
     """
     if not is_loss(metric):
         return None
@@ -467,6 +563,7 @@ def loss_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | N
     for name, values in fields.items():
         if values(left_config) != values(right_config):
             differing.append(name)
+    # Vocabularies are made from the data.
     if "vocabularies" not in differing and not frames.same_data((left, right)):
         differing.insert(0, "vocabularies")
     if not differing:
@@ -479,22 +576,33 @@ def pooled_scores(
 ) -> dict[int, float]:
     """Return a variant's score over the test sentences of these source lengths, by seed.
 
-    It is empty for metrics that cannot be computed from counts. Runs without counts at these lengths are left out.
+    Only buckets that lie inside the lengths count. It is empty for metrics that cannot be computed from counts. Runs
+    without counts at these lengths are left out.
+
+    Args:
+        frames: The experiment.
+        slug: The variant.
+        metric: A metric of the padded test sentences; others have no scores.
+        lengths: The shortest and the longest source, in tokens.
+
+    Raises:
+        KeyError: If the experiment has no variant ``slug``, and the metric can be computed from counts.
     """
     table = frames.buckets
-    known = of_test_sentences(metric)
-    if known is None or known.pool is None or "counts" not in table:
+    declared = of_test_sentences(metric)
+    if declared is None or declared.pool is None or "counts" not in table:
         return {}
-    is_inside = (table["low"] >= lengths[0]) & (table["high"] <= lengths[1])
+    shortest, longest = lengths
+    is_inside = (table["low"] >= shortest) & (table["high"] <= longest)
     buckets = table[is_inside].dropna(subset=["counts"])
-    name = known.counts_of or known.name
+    name = declared.counts_of or declared.name
     scores = {}
     for run, seed in frames.rows(slug)["seed"].items():
         counts_of_run = buckets.loc[buckets["run"] == run, "counts"]
         counts = [by_name[name] for by_name in counts_of_run if name in by_name]
         if counts:
             totals = np.array(counts).sum(axis=0)
-            scores[int(seed)] = known.pool(totals.tolist())
+            scores[int(seed)] = declared.pool(totals.tolist())
     return scores
 
 

@@ -54,7 +54,11 @@ class Sweep:
 
 
 def sweep(scores: Scores) -> Sweep | None:
-    """Return the sweep of ``tune``, else of the axis ``train.lr``; None without two numbers of a single field."""
+    """Return the sweep of ``tune``, else of the axis ``train.lr``; None without two numbers of a single field.
+
+    Raises:
+        HeadToHeadError: If it is of an axis, and no registered dataset declares the metric.
+    """
     record = scores.frames.record.tuning
     if record and record.variants and len(record.fields) == 1:
         return _tuning_sweep(scores, record)
@@ -62,7 +66,18 @@ def sweep(scores: Scores) -> Sweep | None:
 
 
 def _tuning_sweep(scores: Scores, record: TuningRecord) -> Sweep | None:
-    """Return the sweep of ``tune`` over its only field."""
+    """Return the sweep of ``tune`` over its only field; None unless it has two values, all of them numbers.
+
+    Trials without a mean are left out, and variants that are not in the study. The standard deviation is NaN for a
+    single run, and if it is 0. A variant has no chosen row if its chosen setting has no mean, except on a parabola.
+
+    Args:
+        scores: The study.
+        record: A sweep that has ended.
+
+    Raises:
+        ValueError: If the sweep has another number of fields than one.
+    """
     (field,) = record.fields
     rows: list[_Row] = []
     chosen: list[_Row] = []
@@ -73,14 +88,16 @@ def _tuning_sweep(scores: Scores, record: TuningRecord) -> Sweep | None:
         panel = _panel(variant)
         name = variant.title.removesuffix(f" · {panel}")
         for trial in tuned.tried:
-            if trial.mean is not None:
-                row = (name, panel, trial.values[field], trial.mean, trial.sd or math.nan)
-                rows.append(row)
-                if tuned.rule != Rule.CURVE and trial.values == tuned.chosen:
-                    chosen.append(row)
+            if trial.mean is None:
+                continue
+            value = trial.values[field]
+            row = (name, panel, value, trial.mean, trial.sd or math.nan)
+            rows.append(row)
+            if tuned.rule != Rule.CURVE and trial.values == tuned.chosen:
+                chosen.append(row)
         if tuned.rule == Rule.CURVE and tuned.curve is not None:
-            value = float(str(tuned.chosen[field]))
-            chosen.append((name, panel, value, tuned.curve.at(value), math.nan))
+            best = float(str(tuned.chosen[field]))
+            chosen.append((name, panel, best, tuned.curve.at(best), math.nan))
     table = _table(rows)
     if table is None:
         return None
@@ -92,7 +109,11 @@ _Row = tuple[str, str, Any, float, float]
 
 
 def _axis_sweep(scores: Scores) -> Sweep | None:
-    """Return the sweep of the axis of learning rates."""
+    """Return the sweep of the axis of learning rates; None unless ranked variants have two values of it.
+
+    Raises:
+        HeadToHeadError: If no registered dataset declares the metric.
+    """
     table = _table(_axis_rows(scores))
     if table is None:
         return None
@@ -103,7 +124,13 @@ def _axis_sweep(scores: Scores) -> Sweep | None:
 
 
 def _axis_rows(scores: Scores) -> list[_Row]:
-    """Return a row for each ranked variant with a value of the axis of learning rates."""
+    """Return a row for each ranked variant with a value of the axis of learning rates; empty without this axis.
+
+    The name of a variant has the values of its other axes except the size.
+
+    Raises:
+        HeadToHeadError: If no registered dataset declares the metric, by which variants are ranked.
+    """
     axes = scores.frames.record.axes
     other_axes = [axis for axis in axes if axis not in (LEARNING_RATE, SIZE_AXIS)]
     rows: list[_Row] = []
@@ -112,8 +139,9 @@ def _axis_rows(scores: Scores) -> list[_Row]:
             continue
         parts = [title_part(axis, variant.axes[axis]) for axis in other_axes]
         name = " · ".join(parts) or "all variants"
+        rate = variant.axes[LEARNING_RATE]
         summary = scores.summaries[slug]
-        rows.append((name, _panel(variant), variant.axes[LEARNING_RATE], summary.mean, summary.sd))
+        rows.append((name, _panel(variant), rate, summary.mean, summary.sd))
     return rows
 
 

@@ -163,8 +163,11 @@ def _losses(folders: Sequence[StackFolder]) -> str:
             losses.append(loss)
     if not losses:
         return ""
-    ends = dict.fromkeys([f"{min(losses):.4g}", f"{max(losses):.4g}"])
-    return f", loss {' to '.join(ends)}"
+    lowest = f"{min(losses):.4g}"
+    highest = f"{max(losses):.4g}"
+    if lowest == highest:
+        return f", loss {lowest}"
+    return f", loss {lowest} to {highest}"
 
 
 def _size(folders: Sequence[StackFolder]) -> str:

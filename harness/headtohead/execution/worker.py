@@ -64,9 +64,6 @@ def work(path: Path, device: str, plugins: WorkerPlugins) -> int:
         path: The stack's folder.
         device: ``"cpu"`` or ``"cuda"``; if the stack began on another one, its record is changed.
         plugins: The plugins that the parent loaded.
-
-    Raises:
-        HeadToHeadError: If the record of the stack is missing or damaged when the leases are acquired.
     """
     folder = StackFolder(path)
     try:
@@ -75,7 +72,8 @@ def work(path: Path, device: str, plugins: WorkerPlugins) -> int:
             lease.acquire()
     except Busy:
         return exits.BUSY
-    except OSError as error:
+    except (OSError, HeadToHeadError) as error:
+        # The record of the stack cannot be read, or it is gone with the stack.
         return _report(error) if folder.exists else exits.BUSY
     try:
         # Before the leases were free, another process may have split the stack or finished its runs.

@@ -133,12 +133,14 @@ def _targets(variants: Sequence[Variant], costs: Costs) -> dict[Match, Target]:
 def _widened(config: RunConfig, match: Match, target: float, costs: Costs) -> RunConfig:
     """Return a configuration with the ``d_ff`` at which its count is nearest to the target, and no smaller one.
 
-    It is at most ``MAX_D_FF``. A count that does not depend on ``d_ff`` is a `ZeroDivisionError`.
+    It is at most ``MAX_D_FF``. If the count does not depend on ``d_ff``, the configuration is returned as it is.
     """
     d_ff = config.model.d_ff
     count = _measure(config, match, costs)
     wider = changed(config, model={"d_ff": d_ff + 1})
     count_per_unit = _measure(wider, match, costs) - count
+    if count_per_unit == 0:  # a quirk has replaced every feed-forward network
+        return config
     width = max(d_ff, d_ff + round((target - count) / count_per_unit))
     return changed(config, model={"d_ff": min(MAX_D_FF, width)})
 

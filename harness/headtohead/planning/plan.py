@@ -87,11 +87,13 @@ class Tuning:
             values_by_variant = []
             for settings in self.settings.values():
                 values_by_variant.append({setting.values[path] for setting in settings})
-            numbers = sorted(len(values) for values in values_by_variant)
+            num_values = [len(values) for values in values_by_variant]
+            fewest = min(num_values)
+            most = max(num_values)
             is_continuous = any(isinstance(value, float) for value in values_by_variant[0])
-            if numbers[0] < ENOUGH_VALUES and is_continuous:
-                ends = dict.fromkeys([numbers[0], numbers[-1]])
-                reasons.append(f"{' to '.join(map(str, ends))} values of {path}")
+            if fewest < ENOUGH_VALUES and is_continuous:
+                number = str(fewest) if fewest == most else f"{fewest} to {most}"
+                reasons.append(f"{number} values of {path}")
         return ", ".join(reasons)
 
     @property

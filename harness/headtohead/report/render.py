@@ -83,14 +83,18 @@ def tidy_markdown(text: str) -> str:
 
 
 def page(report: Report, sections: Sequence[Section], figures: Mapping[str, str]) -> str:
-    """Return a report as a self-contained page, which loads nothing and has no invisible characters.
+    """Return a report as a self-contained HTML page, with control characters made visible.
 
     Only a page with attention maps has a script, which its security policy permits.
 
     Args:
         report: The report.
-        sections: Its sections.
+        sections: Its sections, at least one; the first one has no title.
         figures: SVG figures by name; a section whose figure is missing is printed without it.
+
+    Raises:
+        HeadToHeadError: If a file of a run cannot be read, or no registered dataset declares the primary metric.
+        jinja2.UndefinedError: Without sections.
     """
     folder = resources.files("headtohead.report") / "templates"
     css = (folder / "report.css").read_text("utf-8")
@@ -137,6 +141,7 @@ def markdown(
             nor the table of differences below the answer.
 
     Raises:
+        HeadToHeadError: If a file of a run cannot be read, or no registered dataset declares the primary metric.
         jinja2.UndefinedError: Without sections.
     """
     template = environment("headtohead.report").get_template("report.md.jinja")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import betaincinv
 
 DEVIATIONS, LOG_DEVIATIONS = 25.0, 10.0
 """Distance of a collapsed run from its variant's median, in median absolute deviations of the loss and of its log."""
@@ -58,6 +59,34 @@ def collapsed(losses: Sequence[ArrayLike]) -> list[list[bool]]:
         is_collapsed = (row > limits[index]) & (row > ABOVE_OTHERS * worst_of_others)
         flags.append([bool(flag) for flag in is_collapsed])
     return flags
+
+
+def exact_interval(count: int, runs: int, level: float) -> tuple[float, float]:
+    """Return the exact interval of a rate of which ``count`` of ``runs`` were seen (Clopper and Pearson, 1934).
+
+    Args:
+        count: At most ``runs``.
+        runs: At least 1.
+        level: The confidence level, below 1.
+    """
+    tail = (1 - level) / 2
+    low = 0.0
+    high = 1.0
+    if count > 0:
+        low = float(betaincinv(count, runs - count + 1, tail))
+    if count < runs:
+        high = float(betaincinv(count + 1, runs - count, 1 - tail))
+    return low, high
+
+
+def fisher_p(count: int, runs: int, other_count: int, other_runs: int) -> float:
+    """Return the two-sided p-value of Fisher's exact test of two rates; 1 if nothing was seen on either side."""
+    if count == other_count == 0:
+        return 1.0
+    from scipy.stats import fisher_exact  # half a second, for studies with collapsed runs only
+
+    table = [[count, runs - count], [other_count, other_runs - other_count]]
+    return float(fisher_exact(table).pvalue)
 
 
 def _limits(samples: Sequence[np.ndarray], most: float) -> list[float]:

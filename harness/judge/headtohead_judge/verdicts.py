@@ -79,6 +79,11 @@ class Judgement:
         return f"{self.direction} {self.size}" if self.size else self.direction
 
     @property
+    def is_within_margin(self) -> bool:
+        """Whether the interval lies inside the margin."""
+        return self.direction == EQUIVALENT or self.size == BY_LESS
+
+    @property
     def largest_possible(self) -> float:
         """The size of the largest difference in the interval; NaN without an interval."""
         if self.interval is None:

@@ -88,21 +88,31 @@ OTHER_LEAKED_SENTENCES = (
 
 @caution
 def other_test_sentences(analysis: Analysis) -> Iterator[Sentence]:
-    """Name the variants of the baseline's data set that are tested on other sentences, with their leaks."""
+    """Name the ranked variants of the baseline's data set that are tested on other sentences, with their leaks.
+
+    Variants on another dataset, language or size are not named. The shares are those that were measured and are above
+    0, each once.
+
+    Raises:
+        HeadToHeadError: If saved outputs cannot be read or have changed since they were written.
+    """
     frames = analysis.frames
     slugs = []
     shares = []
     for slug in analysis.other_test_sentences:
-        if same_data_set(frames, slug, frames.baseline):
-            slugs.append(slug)
-            share = recorded_data(frames, slug).get("leak")
-            if share:
-                shares.append(f"{100 * share:.1f} %")
+        if not same_data_set(frames, slug, frames.baseline):
+            continue
+        slugs.append(slug)
+        share = recorded_data(frames, slug).get("leak")
+        if share:
+            shares.append(f"{100 * share:.1f} %")
     if not slugs:
         return
     variants = titles(analysis, slugs)
     text = OTHER_SENTENCES.format(variants=variants)
     if shares:
-        percentages = listed(list(dict.fromkeys(shares)), most=MAX_NAMED)
-        text = OTHER_LEAKED_SENTENCES.format(variants=variants, shares=percentages)
+        distinct_shares = list(dict.fromkeys(shares))
+        text = OTHER_LEAKED_SENTENCES.format(
+            variants=variants, shares=listed(distinct_shares, most=MAX_NAMED)
+        )
     yield Sentence(text, tuple(slugs))

@@ -18,17 +18,18 @@ EQUAL_BECAUSE = (
 
 @note
 def equal_by_construction(analysis: Analysis) -> Iterator[Sentence]:
-    """Name each variant that was not trained, because it is the same as another."""
+    """Name each variant that was not trained, because it is the same as another, with the reason if there is one."""
     by_slug = analysis.frames.by_slug
     for variant in by_slug.values():
-        if variant.equal_to:
-            template = EQUAL_BECAUSE if variant.equal_reason else EQUAL
-            text = template.format(
-                variant=variant.title,
-                trained=by_slug[variant.equal_to].title,
-                reason=variant.equal_reason,
-            )
-            yield Sentence(text, (variant.slug,))
+        if not variant.equal_to:
+            continue
+        template = EQUAL_BECAUSE if variant.equal_reason else EQUAL
+        text = template.format(
+            variant=variant.title,
+            trained=by_slug[variant.equal_to].title,
+            reason=variant.equal_reason,
+        )
+        yield Sentence(text, (variant.slug,))
 
 
 EDGE = (
@@ -39,7 +40,7 @@ EDGE = (
 
 @caution
 def tuned_at_the_edge(analysis: Analysis) -> Iterator[Sentence]:
-    """Name the variants whose tuned value is at the edge of the sweep."""
+    """Name the variants of the study with a tuned value at the edge of the sweep, and the fields; in one sentence."""
     tuning = analysis.frames.record.tuning
     if tuning is None:
         return
@@ -113,39 +114,41 @@ PITFALLS = "Pitfalls in {affected} of {variants} variants: {pitfalls}."
 
 @caution
 def pitfalls(analysis: Analysis) -> Iterator[Sentence]:
-    """Name the settings of the variants that make a result less meaningful."""
+    """Name the pitfalls of all variants, each once, and the number of variants that have one; in one sentence."""
     by_slug = analysis.frames.by_slug
     affected = [variant for variant in by_slug.values() if variant.pitfalls]
+    if not affected:
+        return
     names = dict.fromkeys(pitfall.name for variant in affected for pitfall in variant.pitfalls)
-    if names:
-        text = PITFALLS.format(
-            affected=len(affected),
-            variants=len(by_slug),
-            pitfalls=listed(list(names), most=MAX_NAMED),
-        )
-        yield Sentence(text, tuple(variant.slug for variant in affected))
+    text = PITFALLS.format(
+        affected=len(affected),
+        variants=len(by_slug),
+        pitfalls=listed(list(names), most=MAX_NAMED),
+    )
+    yield Sentence(text, tuple(variant.slug for variant in affected))
 
 
 LOOKS = (
-    "The study is judged at {planned} seeds. Each of these looks tests at {level:.2g} %, so that the error rate over "
-    "all looks is 5 %. {taken} of {looks} looks taken: {outcome}."
+    "The study is judged at {planned} seeds. The intervals of each look are simultaneous at {level:.4g} %, so that "
+    "those of all looks are at 95 %. {taken} of {looks} looks taken: {outcome}."
 )
 
 
 @note
 def stated_looks(analysis: Analysis) -> Iterator[Sentence]:
-    """State the looks of a study with sequential seeds, and what the last one decided."""
+    """State the looks of a study with sequential seeds, and what the last one decided; nothing for other studies."""
     status = analysis.looks
-    if status:
-        planned = list(map(str, status.looks.seeds))
-        text = LOOKS.format(
-            planned=listed(planned),
-            level=100 * status.level,
-            taken=len(status.taken),
-            looks=len(planned),
-            outcome=_outcome(status),
-        )
-        yield Sentence(text)
+    if status is None:
+        return
+    planned = list(map(str, status.looks.seeds))
+    text = LOOKS.format(
+        planned=listed(planned),
+        level=100 * (1 - status.level),
+        taken=len(status.taken),
+        looks=len(planned),
+        outcome=_outcome(status),
+    )
+    yield Sentence(text)
 
 
 LOOK = "look {number} of {looks}, {seeds} seeds: {outcome}"
@@ -166,11 +169,15 @@ NO_RESULT = "runs of this look have no result yet"
 NEXT = "{contrasts} undecided, next look at {seeds} seeds"
 LAST = "stopped at the maximum of {seeds} seeds, {contrasts} undecided"
 UNTESTED = "stopped; {contrasts} cannot be tested"
-DECIDED = "stopped because every main contrast has a direction or is within the margin"
+DECIDED = "stopped because every main contrast is decided"
 
 
 def _outcome(status: LooksStatus) -> str:
-    """Return what a look decided, as a clause."""
+    """Return the state of the current look as a clause: the first of these that holds.
+
+    Runs have no result yet; contrasts are undecided and a look follows; contrasts are undecided after the last look;
+    contrasts cannot be tested; every main contrast is decided.
+    """
     undecided = counted(len(status.undecided), "contrast")
     if not status.complete:
         return NO_RESULT

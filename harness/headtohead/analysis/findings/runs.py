@@ -15,7 +15,7 @@ STALE = "STALE: {plugin} changed between runs of this experiment."
 
 @warning
 def changed_plugins(analysis: Analysis) -> Iterator[Sentence]:
-    """Warn of plugins whose source differs between runs."""
+    """Warn of each plugin, or file that a plugin reads, whose hash differs between runs."""
     hashes: dict[str, set[str]] = {}
     for run in analysis.frames.records.values():
         for plugin in run.plugins:
@@ -46,7 +46,11 @@ DIFFER = "Runs differ in {property}: {values}."
 
 @note
 def differing_software(analysis: Analysis) -> Iterator[Sentence]:
-    """Name the software, devices, precisions and backends that differ between runs."""
+    """Name each property that differs between runs, a sentence each, with all its values.
+
+    The properties are the versions, the device with its precision, and the backend. A run that did not record a
+    property is not compared.
+    """
     frames = analysis.frames
     values: dict[str, set[str]] = {}
     for run in frames.records.values():
@@ -61,10 +65,8 @@ def differing_software(analysis: Analysis) -> Iterator[Sentence]:
             values.setdefault("backend", set()).add(str(results.backend.name))
     for name, different in values.items():
         if len(different) > 1:
-            text = DIFFER.format(
-                property=name.replace("_", " "), values=", ".join(sorted(different))
-            )
-            yield Sentence(text)
+            shown = ", ".join(sorted(different))
+            yield Sentence(DIFFER.format(property=name.replace("_", " "), values=shown))
 
 
 RUN_NOTE = "{runs}: {note}."

@@ -52,7 +52,13 @@ WIDE_MARGIN = (
 
 @warning
 def wide_margin(analysis: Analysis) -> Iterator[Sentence]:
-    """Warn if all means are within the margin of the worst possible score."""
+    """Warn if the means of all ranked variants are within the margin of the worst possible score.
+
+    Nothing without a margin of the primary metric, without a mean, or for a metric without a worst score.
+
+    Raises:
+        HeadToHeadError: If no registered dataset declares the primary metric.
+    """
     metric = analysis.metric
     worst = worst_score(metric)
     margin = analysis.frames.record.margins.get(metric)
@@ -61,18 +67,23 @@ def wide_margin(analysis: Analysis) -> Iterator[Sentence]:
     if margin is None or not finite or not math.isfinite(worst):
         return
     best = max(finite) if higher_is_better(metric) else min(finite)
-    if abs(best - worst) <= margin.value:
-        text = WIDE_MARGIN.format(
-            margin=show(margin.value, metric, like=margin.value),
-            metric=readable(metric),
-            best=show(best, metric),
-            remedy=_remedy(analysis),
-        )
-        yield Sentence(text)
+    if abs(best - worst) > margin.value:
+        return
+    text = WIDE_MARGIN.format(
+        margin=show(margin.value, metric, like=margin.value),
+        metric=readable(metric),
+        best=show(best, metric),
+        remedy=_remedy(analysis),
+    )
+    yield Sentence(text)
 
 
 def worst_score(metric: str) -> float:
-    """Return the worst possible value of a metric; infinite without a bound."""
+    """Return the worst possible value of a metric; infinite without a bound.
+
+    Raises:
+        HeadToHeadError: If no registered dataset declares the metric.
+    """
     least, largest = span(metric)
     return least if higher_is_better(metric) else largest
 
@@ -107,27 +118,42 @@ def collapsed_runs(analysis: Analysis) -> Iterator[Sentence]:
 
 @warning
 def copied_runs(analysis: Analysis) -> Iterator[Sentence]:
-    """Warn of runs that can be copies of each other, or do not depend on their seed."""
+    """Warn of runs that can be copies of each other, or do not depend on their seed: at most two sentences.
+
+    They have the same validation losses at every step, or more equal scores than the step of the metric explains; see
+    `headtohead_judge.copies`. Variants are compared by title, without those that equal another one.
+    """
     frames = analysis.frames
     names = {}
     scores = {}
     for slug, variant in frames.by_slug.items():
-        if frames.trained(slug) == slug:
-            names[slug] = variant.title
-            by_seed = frames.scores(slug, analysis.metric)
-            scores[variant.title] = {str(seed): value for seed, value in by_seed.items()}
-    for text in copy_warnings(
+        if frames.trained(slug) != slug:
+            continue
+        names[slug] = variant.title
+        by_seed = frames.scores(slug, analysis.metric)
+        scores[variant.title] = {str(seed): value for seed, value in by_seed.items()}
+    warnings = copy_warnings(
         scores,
         _loss_curves(analysis, names),
         baseline=names[frames.trained(frames.baseline)],
         metric=readable(analysis.metric),
         is_paired=True,
-    ):
-        yield Sentence(f"{text[0].upper()}{text[1:]}.")
+    )
+    for text in warnings:
+        capitalised = text[0].upper() + text[1:]
+        yield Sentence(f"{capitalised}.")
 
 
 def _loss_curves(analysis: Analysis, names: dict[str, str]) -> dict[Run, Curve]:
-    """Return the validation loss by step of each run that has one; ``names`` are the variants' names by slug."""
+    """Return the validation loss by step of each run that has one.
+
+    Args:
+        analysis: The study.
+        names: The name of each variant with runs of its own, by slug.
+
+    Raises:
+        KeyError: If ``names`` lacks the variant of such a run.
+    """
     histories = analysis.frames.histories
     losses = histories[histories["metric"] == LOSS].dropna(subset=["value"])
     curves: dict[Run, Curve] = {}
@@ -170,7 +196,15 @@ def below_most_frequent_target(analysis: Analysis) -> Iterator[Sentence]:
 
 
 def _below(analysis: Analysis, point: str, name: str) -> Iterator[Sentence]:
-    """Yield the sentence on the variants that do not beat a reference point, if there are any."""
+    """Yield a sentence on the ranked variants that do not beat a reference point, if there are any.
+
+    More than MAX_NAMED variants are counted, not named.
+
+    Args:
+        analysis: The study.
+        point: The reference point, such as ``nearest_neighbour``; nothing if it was not computed.
+        name: Its name in the sentence.
+    """
     compared = analysis.reference_comparisons(point)
     below = [comparison for comparison in compared if not comparison.beaten]
     if not below:
@@ -210,7 +244,10 @@ BELOW_BIGRAM = (
 
 @caution
 def below_bigram(analysis: Analysis) -> Iterator[Sentence]:
-    """Name the variants whose test loss is not below that of a bigram model."""
+    """Name the ranked variants whose test loss is not below that of a bigram model; nothing without this loss.
+
+    Variants whose losses are not comparable with the baseline's, or that have no test loss, are not named.
+    """
     frames = analysis.frames
     losses = frames.record.data.get("losses_without_model", {})
     if "bigram" not in losses:
@@ -222,9 +259,8 @@ def below_bigram(analysis: Analysis) -> Iterator[Sentence]:
             slugs.append(slug)
     if slugs:
         variants = titles(analysis, slugs)
-        yield Sentence(
-            BELOW_BIGRAM.format(bigram=losses["bigram"], variants=variants), tuple(slugs)
-        )
+        text = BELOW_BIGRAM.format(bigram=losses["bigram"], variants=variants)
+        yield Sentence(text, tuple(slugs))
 
 
 SPREAD = "{name} has a mean {metric} of {mean}, with a standard deviation of {sd} over seeds"
@@ -233,16 +269,18 @@ POOLED = "pooled over {scope}, it is {sd}"
 
 @note
 def spread(analysis: Analysis) -> Iterator[Sentence]:
-    """State mean and deviation of the baseline, and the deviation pooled over the ranked variants of its data set.
+    """State the baseline's mean and deviation, and the deviation pooled over the ranked variants of its data set.
 
-    Nothing with fewer than two scores of the baseline; no pooled one if no variant of the data set is ranked.
+    Collapsed runs do not count. Nothing with fewer than two scores of the baseline; no pooled deviation in a study of
+    one variant, or if no variant of the data set is ranked.
     """
     frames, metric, sd = analysis.frames, analysis.metric, analysis.baseline_sd
     if math.isnan(sd):
         return
     mean = analysis.healthy_summary(frames.baseline, metric).mean
     if len(frames.by_slug) == 1:
-        yield Sentence(f"{spread_text('The variant', metric, mean, sd)}.", (frames.baseline,))
+        text = spread_text("The variant", metric, mean, sd)
+        yield Sentence(f"{text}.", (frames.baseline,))
         return
     alike = [slug for slug in analysis.ranked if same_data_set(frames, slug, frames.baseline)]
     is_all = len(alike) == len(analysis.ranked)

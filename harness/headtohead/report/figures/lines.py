@@ -27,19 +27,19 @@ MAX_LINES = 24
 
 
 def curves_figure(analysis: Analysis) -> Figure | None:
-    """Draw the validation loss over steps, or the training loss if there was no validation; None without both.
+    """Draw the validation loss over steps, or the training loss if there is no validation loss; None without both.
 
     Losses that are all positive have a logarithmic axis.
 
     Raises:
         HeadToHeadError: If no registered dataset declares the primary metric, by which variants are ordered.
     """
-    recorded = set(analysis.frames.histories["metric"])
-    drawable = [metric for metric in METRICS if metric in recorded]
+    tables = {metric: curves(analysis, metric) for metric in METRICS}
+    drawable = [metric for metric in METRICS if len(tables[metric])]
     if not drawable:
         return None
     metric = drawable[0]
-    table = curves(analysis, metric)
+    table = tables[metric]
     figure = _band_figure(analysis, table, "step", "-")
     is_positive = bool((table["mean"] > 0).all())
     with style.drawing():

@@ -1,0 +1,122 @@
+"""The variance that the choice of a tuned value adds to a mean: from tuning runs, by resampling."""
+
+import math
+
+import numpy as np
+import pytest
+
+from headtohead.analysis.selection import selections
+from headtohead.planning.tuning.choice import choose
+from headtohead.storage.tuning import TrialRecord, TrialRun, TunedVariant, TuningRecord
+
+RATES = (0.001, 0.002, 0.004, 0.008)
+MINIMUM = 0.003
+CURVATURE = 0.04
+
+
+def trial(rate, losses, scores=None):
+    runs = []
+    for seed, loss in enumerate(losses):
+        of_run = {"valid/loss": float(loss)}
+        if scores is not None:
+            of_run["test/exact_match"] = float(scores[seed])
+        runs.append(TrialRun(run_hash=f"{rate}-{seed}", seed=seed, scores=of_run))
+    return TrialRecord(values={"train.lr": rate}, runs=tuple(runs))
+
+
+def record(trials, seeds=2):
+    choice = choose(trials, seeds)
+    tuned = TunedVariant(
+        chosen=choice.values, rule=choice.rule, at_the_edge=(), tried=tuple(trials)
+    )
+    return TuningRecord(
+        experiment="x-tuning",
+        fields=("train.lr",),
+        metric="valid/loss",
+        seeds=tuple(range(seeds)),
+        variants={"a": tuned},
+    )
+
+
+def losses_of(rates, sd, generator, seeds=2):
+    """Return losses around a parabola, with a large effect of each seed."""
+    expected = CURVATURE * np.log(np.array(rates) / MINIMUM) ** 2
+    noise = sd * generator.normal(size=(len(rates), seeds))
+    return expected[:, None] + noise + generator.normal(size=seeds)
+
+
+def term(trials, metric="valid/loss", seeds=2):
+    return selections(record(trials, seeds), metric).by_variant["a"]
+
+
+def test_the_variance_is_that_of_the_loss_over_repeated_tunings():
+    generator = np.random.default_rng(1)
+    chosen, variances = [], []
+    for _ in range(300):
+        trials = [
+            trial(rate, losses)
+            for rate, losses in zip(RATES, losses_of(RATES, 0.01, generator), strict=True)
+        ]
+        tuned = record(trials)
+        value = tuned.variants["a"].chosen["train.lr"]
+        chosen.append(CURVATURE * math.log(value / MINIMUM) ** 2)
+        variances.append(selections(tuned, "valid/loss").by_variant["a"].variance)
+    # A choice of means has no further seeds here, so it varies a little more than one of a study.
+    assert np.sqrt(np.mean(variances)) == pytest.approx(np.std(chosen), rel=0.2)
+
+
+def test_effects_of_seeds_change_nothing_and_equal_runs_have_no_variance():
+    losses = losses_of(RATES, 0.01, np.random.default_rng(2))
+    trials = [trial(rate, row) for rate, row in zip(RATES, losses, strict=True)]
+    shifted = [
+        trial(rate, row + np.array([5, -3])) for rate, row in zip(RATES, losses, strict=True)
+    ]
+    assert term(trials) == pytest.approx(term(shifted))
+    exact = losses_of(RATES, 0.0, np.random.default_rng(3))
+    without_noise = [trial(rate, row) for rate, row in zip(RATES, exact, strict=True)]
+    assert term(without_noise).variance == pytest.approx(0, abs=1e-20)
+
+
+def test_degrees_are_the_runs_without_coefficients_and_effects_of_seeds():
+    losses = losses_of(RATES, 0.001, np.random.default_rng(9))
+    curve = [trial(rate, row) for rate, row in zip(RATES, losses, strict=True)]
+    assert term(curve).degrees == 8 - 3 - 1
+    further = [trial(0.002, losses_of((0.002,), 0.01, np.random.default_rng(5), 6)[0])]
+    further.append(trial(0.004, losses_of((0.004,), 0.01, np.random.default_rng(6), 6)[0]))
+    means = [trial(0.001, (9.0, 9.1)), *further]
+    assert term(means).degrees == 14 - 3 - 5
+
+
+def test_a_metric_that_the_value_changes_steeply_has_a_larger_variance():
+    losses = losses_of(RATES, 0.01, np.random.default_rng(7))
+    steep, flat = [], []
+    for rate, row in zip(RATES, losses, strict=True):
+        steep.append(trial(rate, row, np.log([rate, rate])))
+        flat.append(trial(rate, row, [0.5, 0.5]))
+    assert term(steep, "test/exact_match").variance > 100 * term(steep).variance
+    assert term(flat, "test/exact_match").variance == pytest.approx(0, abs=1e-20)
+
+
+def test_two_settings_that_are_equally_good_by_chance_share_half_of_their_difference():
+    """Each is chosen in half of the tunings, so the variance is the squared half of their difference in the metric."""
+    generator = np.random.default_rng(8)
+    noise = generator.normal(size=(2, 6))
+    noise -= noise.mean(axis=1, keepdims=True)
+    trials = [
+        trial(0.001, noise[0], np.full(6, 0.2)),
+        trial(0.002, noise[1], np.full(6, 0.8)),
+    ]
+    assert term(trials, "test/exact_match").variance == pytest.approx(0.3**2, rel=0.05)
+
+
+def test_there_is_no_term_without_a_choice_or_a_second_seed():
+    one_seed = [trial(rate, (rate,)) for rate in RATES]
+    found = selections(record(one_seed, 1), "valid/loss")
+    assert (found.by_variant, found.reason) == ({}, "values were chosen with one seed")
+    assert selections(None, "valid/loss").reason == "no value is tuned"
+    pending = record(one_seed, 1).model_copy(update={"variants": {}})
+    assert selections(pending, "valid/loss").reason == "no value is chosen yet"
+    two = [trial(rate, (rate, rate)) for rate in RATES]
+    found = selections(record(two), "test/bleu")
+    assert (found.by_variant, found.without_scores) == ({}, ("a",))
+    assert found.reason == "tuning runs have no test/bleu"

@@ -18,8 +18,8 @@ FULL_SAMPLE = 6
 
 SENSITIVITY = (
     "with six to twelve seeds and losses of 4.5 times the others, the rule names 91 to 99 % of the collapsed runs if "
-    "10 % of a variant's runs collapse, 52 to 75 % if 30 % do, and 18 to 25 % if half of them do; with three seeds 53 %, "
-    "33 % and 17 %"
+    "10 % of a variant's runs collapse, 52 to 75 % if 30 % do, and 18 to 25 % if half of them do; with three seeds "
+    "53 %, 33 % and 17 %"
 )
 """How many collapsed runs the rule finds in simulated studies."""
 

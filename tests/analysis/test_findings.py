@@ -1,6 +1,7 @@
 """The rules of a study: a named function each, the most severe first."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -33,6 +34,24 @@ def test_without_a_ranked_variant_the_baseline_has_no_pooled_deviation(
     (sentence,) = rule.check(analysis)
     assert "standard deviation" in sentence.text
     assert "pooled" not in sentence.text
+
+
+def test_other_steps_than_the_baselines_are_stated_with_their_flops_and_seconds(
+    analysed: Callable[..., Analysis],
+) -> None:
+    analysis = analysed(axes={"positional": ["sinusoidal", "rotary", "none"]})
+    (rule,) = [rule for rule in RULES if rule.name == "other_steps"]
+    assert list(rule.check(analysis)) == []
+    frames = analysis.frames
+    vars(frames.by_slug["rotary"])["steps"] = 5
+    seconds = frames.runs["variant"].map({"rotary": 20.0}).fillna(16.0)
+    runs = frames.runs.assign(**{"system/train_seconds": seconds})
+    (sentence,) = rule.check(Analysis(replace(frames, runs=runs)))
+    assert sentence.text == (
+        "Trained for other numbers of steps than the baseline (10 steps, 16 s): rotary, 5 steps, 50 % of its FLOPs, "
+        "20 s, 125 % of its seconds."
+    )
+    assert sentence.variants == ("rotary",)
 
 
 def test_a_card_of_other_axes_is_refused(analysed: Callable[..., Analysis]) -> None:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import yaml
 
 from headtohead.plugins.registry import find_entry
 from headtohead.storage.metrics import show
+from headtohead_judge.paired_tests import Difference, Source
+from headtohead_judge.random_effects import MIN_SETTINGS, combine
 
-REPORTS = Path(__file__).parents[2] / "reports" / "contested"
+ROOT = Path(__file__).parents[2] / "reports"
+REPORTS = ROOT / "contested"
 SETTINGS = {
     ("equal-steps", ""): "equal steps, width 128",
     ("equal-parameters", ""): "equal parameters, width 64",
@@ -75,14 +79,31 @@ CLAIMS = {
 """Published claims on the attention gate beside another component."""
 
 
+def withdrawn() -> dict[str, str]:
+    """Return why reports of contested components are withdrawn, by the name of the report."""
+    reasons = yaml.safe_load((ROOT / "withdrawn.yaml").read_text(encoding="utf-8")) or {}
+    prefix = f"{REPORTS.name}/"
+    return {
+        name.removeprefix(prefix): reason
+        for name, reason in reasons.items()
+        if name.startswith(prefix)
+    }
+
+
 def components_of(slug: str) -> set[str]:
     """Return the pages of the components of a variant."""
     return {page for page, component in COMPONENTS.items() if component.key in slug}
 
 
 def contrasts(page: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield setting, report and contrast of every comparison of a component alone with the baseline."""
+    """Yield setting, report and contrast of every comparison of a component alone with the baseline.
+
+    Withdrawn reports are left out.
+    """
+    reasons = withdrawn()
     for (report, end), setting in SETTINGS.items():
+        if report in reasons:
+            continue
         answer = json.loads((REPORTS / report / "answer.json").read_text(encoding="utf-8"))
         for found in answer["contrasts"]:
             ((left, right), *_) = found["pairs"]
@@ -95,7 +116,9 @@ def contrasts(page: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 def interactions(page: str) -> str:
-    """Return a list item for every interaction of a component with another at equal steps."""
+    """Return a list item for every interaction of a component with another at equal steps; none if it is withdrawn."""
+    if "equal-steps" in withdrawn():
+        return ""
     lines, answer = (
         "",
         json.loads((REPORTS / "equal-steps" / "answer.json").read_text(encoding="utf-8")),
@@ -105,7 +128,7 @@ def interactions(page: str) -> str:
             (other,) = both - {page}
             title, difference = COMPONENTS[other].title.lower(), number(found["difference"])
             lines += (
-                f"- Interaction with {title} at equal steps: {difference} ({interval(found)}), {found['direction']}.\n"
+                f"- Interaction with {title} at equal steps: {difference} ({interval(found)}), {found['verdict']}.\n"
                 "  Above 0, both together gain less than the sum of their gains.\n"
                 f"  {CLAIMS.get(page) or CLAIMS[other]}.\n"
             )
@@ -113,9 +136,9 @@ def interactions(page: str) -> str:
 
 
 def interval(found: dict[str, Any]) -> str:
-    """Return the level and the ends of the interval of a contrast."""
+    """Return the ends of the interval of a contrast."""
     ends = found["interval"]
-    return f"{100 * ends['level']:.4g} %: {number(ends['low'])} to {number(ends['high'])}"
+    return f"{number(ends['low'])} to {number(ends['high'])}"
 
 
 def number(value: float) -> str:
@@ -123,34 +146,54 @@ def number(value: float) -> str:
     return show(value, "test/loss", signed=True)
 
 
-def verdict(found: dict[str, Any]) -> str:
-    """Return the verdict on direction and size."""
-    beyond = {"beyond": ", by more than 0.005", "within": ", by less than 0.005"}
-    return f"{found['direction']}{beyond.get(found['size'], '')}"
+def withdrawn_text() -> str:
+    """Return a list item for every reason of withdrawn reports, with their settings."""
+    reasons = withdrawn()
+    settings: dict[str, list[str]] = {}
+    for (report, _), setting in SETTINGS.items():
+        if report in reasons:
+            settings.setdefault(reasons[report], []).append(setting)
+    return "".join(f"- Withdrawn ({'; '.join(names)}): {why}\n" for why, names in settings.items())
+
+
+def combined_text(found: Sequence[dict[str, Any]]) -> str:
+    """Return the mean over settings with an interval, and that of a new setting; of few settings each difference."""
+    if len(found) < MIN_SETTINGS:
+        texts = [
+            f"{number(own['difference'])} ({interval(own)}), {own['verdict']}" for own in found
+        ]
+        return f"{'; '.join(texts)}."
+    result = combine([difference_of(own) for own in found])
+    mean = f"{number(result.interval.low)} to {number(result.interval.high)}"
+    new = f"{number(result.prediction.low)} to {number(result.prediction.high)}"
+    return (
+        f"Mean over {result.settings} settings: {number(result.mean)} (95 % interval {mean}); "
+        f"in a setting that was not studied: {new}."
+    )
+
+
+def difference_of(found: dict[str, Any]) -> Difference:
+    """Return a contrast of ``answer.json`` as a difference with its sources of variance."""
+    sources = tuple(Source(**source) for source in found["sources"])
+    seeds = len(found["seeds"])
+    return Difference("varied", seeds, found["difference"], sources, math.nan, math.nan)
 
 
 def page(name: str) -> str:
     """Return the page of a component."""
-    component, rows, counts, files = COMPONENTS[name], [], Counter[str](), []
+    component, rows, files = COMPONENTS[name], [], []
     for setting, report, found in contrasts(name):
         seeds = len(found["seeds"])
         rows.append(
-            f"| {setting} | {number(found['difference'])} | {interval(found)} | {verdict(found)} | {seeds} |"
+            f"| {setting} | {number(found['difference'])} | {interval(found)} | {found['verdict']} | {seeds} |"
         )
-        counts[found["direction"]] += 1
         files += [report] * (report not in files)
-    settings = f"{len(rows)} setting{'s' if len(rows) > 1 else ''}"
-    answer = ", ".join(f"{direction} in {count}" for direction, count in counts.items())
+    answer = combined_text([found for _, _, found in contrasts(name)])
     runs = pd.read_csv(REPORTS / "equal-steps" / "results.csv")
     costs = runs.groupby("variant")[["parameters/non_embedding", "flops_per_token"]].first()
     own = next(slug for slug in costs.index if components_of(slug) == {name})
     base = next(slug for slug in costs.index if not components_of(slug))
     more = [f"{100 * (ratio - 1):+.1f} %" for ratio in costs.loc[own] / costs.loc[base]]
-    steps = pd.read_csv(REPORTS / "equal-time" / "results.csv").groupby("variant")["steps"].first()
-    slower = [
-        steps.max() / count for slug, count in steps.items() if components_of(str(slug)) == {name}
-    ]
-    time = "".join(f", time of a step at width 64 {100 * (ratio - 1):+.0f} %" for ratio in slower)
     summary = find_entry(*component.entry).entry.summary()
     family, entry = component.entry
     address = (
@@ -160,9 +203,19 @@ def page(name: str) -> str:
     )
     commands = "\n".join(f"h2h run experiments/contested/{file}.yaml" for file in files)
     table = "\n".join(rows)
+    if not rows:
+        return f"""# {component.title}: does it lower the loss of a small character model?
+
+**No answer: the reports on it are withdrawn.**
+
+[{entry}](../reference/{address}): {summary}
+Published: {component.published}.
+
+{withdrawn_text()}- Cost at width 128: non-embedding parameters {more[0]}, FLOPs per token {more[1]}.
+"""
     return f"""# {component.title}: does it lower the loss of a small character model?
 
-**Of {settings}: {answer}.**
+**{answer}**
 
 [{entry}](../reference/{address}): {summary}
 Published: {component.published}.
@@ -171,16 +224,15 @@ Published: {component.published}.
 |---|---:|---|---|---:|
 {table}
 
-- Negative differences favour the component. Intervals have the levels of Holm's correction within the tests of a report
-  that answer the same question. "More than 0.005" rests on a second interval, which the report has. Undetected does
-  not mean equal.
+{withdrawn_text()}- Negative differences favour the component. Intervals of a report are simultaneous at 95 %; the
+  margin is 0.005. No difference shown does not mean equal.
 - All settings but the English sentences are of one text, some with the same seeds, so they are not independent. An
   untuned learning rate depends on the width alone.
 - All models have 4 layers. In the setting of equal steps, they train for 2,000 steps of 12 blocks of 64 characters, 1.5
   passes over the text; in the others for 1,000, and they still learn at the end. In equal time, slower models train for
   fewer steps.
 {interactions(name)}- One nat per character is 1.44 bits per byte on tiny Shakespeare.
-- Cost at width 128: non-embedding parameters {more[0]}, FLOPs per token {more[1]}{time}.
+- Cost at width 128: non-embedding parameters {more[0]}, FLOPs per token {more[1]}.
 - Earlier versions were reported: equal steps with 1,000 steps and 4, then 12 seeds; equal parameters, equal time and
   English sentences with 6 seeds and another weight decay. The tests do not correct for these looks.
 - The design, the tuning of the rates and every seed are in `reports/contested`. To repeat them, the English sentences
@@ -193,7 +245,7 @@ Published: {component.published}.
 
 
 def table() -> str:
-    """Return the differences of all components in all settings as a table."""
+    """Return the differences of all components in all settings as a table, and which reports are withdrawn."""
     found = {
         name: {setting: contrast for setting, _, contrast in contrasts(name)} for name in COMPONENTS
     }
@@ -201,11 +253,11 @@ def table() -> str:
     lines = [f"| component | {' | '.join(settings)} |", f"|---|{'---|' * len(settings)}"]
     for name, by_setting in found.items():
         cells = [
-            f"{number(contrast['difference'])} {contrast['direction']}" if contrast else "–"
+            f"{number(contrast['difference'])} {contrast['verdict']}" if contrast else "–"
             for contrast in map(by_setting.get, settings)
         ]
         lines.append(f"| [{COMPONENTS[name].title}]({name}.md) | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    return "\n".join([*lines, "", withdrawn_text()]).rstrip()
 
 
 def write(folder: Path) -> None:

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 
 from headtohead.analysis.findings.rules import RULES
@@ -52,6 +54,30 @@ def test_other_steps_than_the_baselines_are_stated_with_their_flops_and_seconds(
         "20 s, 125 % of its seconds."
     )
     assert sentence.variants == ("rotary",)
+
+
+def test_a_baseline_without_the_effects_of_the_seeds_is_stated(
+    analysed: Callable[..., Analysis],
+) -> None:
+    values = ["sinusoidal", "rotary", "none", "alibi", "t5-relative", "kerple-log"]
+    noise = np.random.default_rng(1).normal(0, 0.002, size=(6, 7))
+    shared = np.random.default_rng(2).normal(0, 0.02, size=7)
+    (rule,) = [rule for rule in RULES if rule.name == "seed_effects_differ"]
+    found = []
+    for has_effects in (True, False):
+
+        def score(axes: Any, seed: int, has_effects: bool = has_effects) -> float:
+            row = values.index(axes["positional"])
+            effect = shared[seed] if row or has_effects else 0.0
+            return 0.5011 + float(effect + noise[row, seed])
+
+        analysis = analysed(
+            axes={"positional": values}, score=score, one_at_a_time=True, name=f"s{has_effects}"
+        )
+        found.append([sentence.text for sentence in rule.check(analysis)])
+    assert found[0] == []
+    (text,) = found[1]
+    assert text.startswith("A seed has not the same effect on all variants: the variance of the")
 
 
 def test_a_card_of_other_axes_is_refused(analysed: Callable[..., Analysis]) -> None:

@@ -1,6 +1,7 @@
 """A swept number has a figure and a sentence with the best setting of each variant."""
 
 import math
+import shutil
 
 import pytest
 
@@ -9,6 +10,7 @@ from headtohead.report.content import Report
 from headtohead.report.figures.lines import sweep_figure
 from headtohead.report.writing import write_files
 from headtohead.storage.frames import load_frames
+from made.fake_study import edit, tuning_trial
 
 RATES = [0.001, 0.003, 0.01]
 BEST = {"sinusoidal": 0.003, "rotary": 0.01}
@@ -75,3 +77,42 @@ def test_each_size_has_a_panel_and_a_best_rate(analysed):
 
 def test_a_study_without_a_swept_number_has_no_figure(quickstart):
     assert sweep_figure(Analysis(load_frames(quickstart))) is None
+
+
+def test_a_rate_between_those_of_the_sweep_has_a_star_on_its_parabola(quickstart, tmp_path):
+    folder = tmp_path / "runs" / quickstart.name
+    shutil.copytree(quickstart, folder)
+    rates = (0.001, 0.002, 0.004, 0.008)
+    tried = [tuning_trial(rate, [1 + math.log(rate / 0.003) ** 2] * 2) for rate in rates]
+    curve = {
+        "centre": 0.003,
+        "offset": 1.0,
+        "slope": 0.0,
+        "curvature": 1.0,
+        "lack_of_fit_p": 0.5,
+        "residual_sd": 0.1,
+        "degrees": 4,
+    }
+    between = {
+        "chosen": {"train.lr": 0.003},
+        "rule": "curve",
+        "curve": curve,
+        "at_the_edge": [],
+        "tried": tried,
+    }
+    of_means = between | {"chosen": {"train.lr": 0.002}, "rule": "more seeds", "reason": "r"}
+    first, second, *_ = load_frames(folder).by_slug
+    tuning = {
+        "experiment": "quickstart-tuning",
+        "fields": ["train.lr"],
+        "metric": "valid/loss",
+        "seeds": [1001, 1002],
+        "variants": {first: between, second: of_means},
+    }
+    edit(folder, tuning=tuning)
+    analysis = Analysis(load_frames(folder))
+    assert analysis.sweep.sentence.startswith("Chosen train.lr: ")
+    assert "0.003; " in analysis.sweep.sentence
+    (axes,) = sweep_figure(analysis).axes
+    stars = [line.get_xydata().tolist() for line in axes.lines if line.get_marker() == "*"]
+    assert stars == [[[0.003, 1.0]], [[0.002, 1 + math.log(0.002 / 0.003) ** 2]]]

@@ -218,7 +218,11 @@ class Scores:
         )
 
     def healthy(self, side: Side) -> dict[int, float]:
-        """Return the scores of a side by seed, without collapsed runs."""
+        """Return the scores of a side by seed, without collapsed runs; empty without a score.
+
+        Raises:
+            KeyError: If the experiment has no such variant.
+        """
         by_seed = self._with_collapsed(side)
         return {seed: value for seed, value in by_seed.items() if not math.isnan(value)}
 
@@ -253,7 +257,11 @@ class Scores:
         return abs(bound - mean)
 
     def healthy_summary(self, slug: str, metric: str) -> Summary:
-        """Return mean and standard deviation of a variant over seeds without a collapsed run, NaN without any."""
+        """Return mean and standard deviation of a variant over seeds without a collapsed run, NaN without any.
+
+        Raises:
+            KeyError: If the experiment has no variant ``slug``.
+        """
         return summarise([*self.healthy(Side(slug, metric)).values()])
 
     @cached_property

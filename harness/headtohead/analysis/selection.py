@@ -53,9 +53,10 @@ class Selections:
 
 
 def selections(record: TuningRecord | None, metric: str) -> Selections:
-    """Return the term of each tuned variant in a metric.
+    """Return the term of each tuned variant in a metric, and why there are none.
 
-    A variant with a single setting has no term, because nothing was chosen.
+    A variant with a single setting has no term, because nothing was chosen, and no variant has one if each value was
+    tried with one seed.
 
     Args:
         record: The tuning of an experiment; None if nothing is tuned.
@@ -82,7 +83,17 @@ def selections(record: TuningRecord | None, metric: str) -> Selections:
 
 
 def _selection(tuned: TunedVariant, table: Table, metric: str) -> Selection:
-    """Return the term of a variant whose tuning runs all have scores."""
+    """Return the term of a variant; the resamples are chosen by its rule, the parabola or the means.
+
+    Args:
+        tuned: A variant that was chosen from several settings.
+        table: Its settings without a diverged run, of at least two seeds, all with scores in ``metric``. If the rule is
+            the parabola, at least `MIN_VALUES` numbers above 0.
+        metric: The metric of the scores.
+
+    Raises:
+        AssertionError: If the rule is the parabola and the settings have no numbers.
+    """
     losses = table.scores(TUNING_METRIC)
     further = table.further_scores(TUNING_METRIC)
     if tuned.rule == Rule.CURVE:
@@ -126,6 +137,13 @@ def _means_model(losses: Floats, further: Floats) -> _Model:
     """Return the means of the settings over all seeds, with effects of seeds.
 
     Only the two best settings have further seeds, so means and effects are fitted by least squares.
+
+    Args:
+        losses: ``[setting, seed]`` of the seeds of the sweep, finite; at least two settings and two seeds.
+        further: ``[setting, seed]`` of further seeds; NaN where there is no run.
+
+    Raises:
+        ZeroDivisionError: With a single setting, or a single loss of each setting.
     """
     scores = np.concatenate([losses, further], axis=1)
     has_run = np.isfinite(scores)
@@ -146,7 +164,11 @@ def _means_model(losses: Floats, further: Floats) -> _Model:
 
 
 def _chosen_again(table: Table, model: _Model) -> Choices:
-    """Return the choices from resampled tuning runs."""
+    """Return the choices from `RESAMPLES` resampled tables of tuning runs, ``[resample]``, the same in every call.
+
+    The seeds of the sweep are resampled one by one, each with its own residuals. All settings have further seeds, with
+    residuals of any setting and seed.
+    """
     generator = np.random.default_rng(SEED)
     num_settings, num_seeds = model.residuals.shape
     losses = np.empty((RESAMPLES, num_settings, num_seeds))

@@ -341,7 +341,10 @@ def pitfall_section(report: Report) -> Section | None:
 
 
 def verdict_cell(report: Report, slug: str, contrast: ContrastResult | None) -> str:
-    """Return the verdict on a variant in the primary metric with its notes, or a dash if it is not judged on it."""
+    """Return the verdict on a variant in the primary metric with its notes, or ``baseline``.
+
+    A dash without a contrast, and for a variant that is judged on another metric.
+    """
     if slug == report.analysis.frames.baseline:
         return "baseline"
     if contrast is None or slug in report.analysis.judged_on:
@@ -353,7 +356,13 @@ def verdict_cell(report: Report, slug: str, contrast: ContrastResult | None) -> 
 
 
 def variant_note(report: Report, slug: str) -> str:
-    """Return why a variant has no rank or a partial one, or the variant that it is equal to; else an empty text."""
+    """Return a note on a variant, the first of these; else an empty text.
+
+    The metric that it is judged on, why it is not ranked, which seeds are missing, or the variant that it is equal to.
+
+    Raises:
+        KeyError: If the study has no variant ``slug``.
+    """
     analysis = report.analysis
     if slug in analysis.judged_on:
         return f"judged on {readable(analysis.judged_on[slug])}"
@@ -384,14 +393,24 @@ def primary_score(report: Report, slug: str) -> str:
 
 
 def reported_summary(report: Report, slug: str) -> Summary:
-    """Return mean and interval of a variant in the metric that it is judged on; NaN without a score."""
+    """Return mean and interval of a variant in the metric that it is judged on; NaN without a score.
+
+    Raises:
+        KeyError: If the study has no variant ``slug``.
+    """
     analysis = report.analysis
     metric = analysis.judged_on.get(slug, analysis.metric)
     return analysis.frames.summary(slug, metric)
 
 
 def reported(report: Report, slug: str, metric: str) -> str:
-    """Return a variant's mean of any metric; a dash if it is not ranked, or not comparable with the baseline."""
+    """Return a variant's mean of any metric with its interval; a dash if it is not ranked.
+
+    A dash too for a loss that is not comparable with the baseline's.
+
+    Raises:
+        KeyError: If the study has no variant ``slug``.
+    """
     frames = report.analysis.frames
     if slug in report.analysis.unranked or loss_mismatch(frames, slug, frames.baseline, metric):
         return "–"

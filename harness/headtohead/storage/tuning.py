@@ -44,6 +44,13 @@ RULES = {
 """How a setting was chosen, as a phrase."""
 
 
+def number(values: Mapping[str, JsonValue], field: str) -> float:
+    """Return the value of a field that has a number."""
+    value = values[field]
+    assert isinstance(value, int | float)
+    return float(value)
+
+
 class TrialRun(Record):
     """A tuning run with its scores by metric; a run that diverged has no scores."""
 

@@ -22,7 +22,7 @@ from headtohead.planning.tuning.curve import (
     Floats,
     fit_parabolas,
 )
-from headtohead.storage.tuning import TUNING_METRIC, Rule, TrialRecord
+from headtohead.storage.tuning import TUNING_METRIC, Rule, TrialRecord, number
 from headtohead_judge.numbers import show_p
 
 FURTHER_SEEDS = 4
@@ -114,7 +114,7 @@ class Table:
         (field,) = fields
         if not all(_is_above_zero(trial.values[field]) for trial in tried):
             return cls(tuple(finite), None, NO_NUMBERS, num_seeds)
-        numbers = tuple(float(str(trial.values[field])) for trial in finite)
+        numbers = tuple(number(trial.values, field) for trial in finite)
         return cls(tuple(finite), numbers, "", num_seeds)
 
     def scores(self, metric: str) -> Floats:
@@ -132,8 +132,9 @@ class Table:
 
 
 def _is_above_zero(value: JsonValue) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and float(str(value)) > 0
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return value > 0
 
 
 @dataclass(frozen=True)

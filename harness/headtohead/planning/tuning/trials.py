@@ -149,11 +149,12 @@ def tuned_variants(
         if earlier is not None and _are_same(earlier.tried, trials):
             tuned[slug] = earlier.model_copy(update={"tried": trials})
         else:
-            tuned[slug] = _tuned(trials, choose(trials, num_seeds))
+            tuned[slug] = tuned_variant(trials, choose(trials, num_seeds))
     return tuned
 
 
-def _tuned(tried: tuple[TrialRecord, ...], choice: Choice) -> TunedVariant:
+def tuned_variant(tried: tuple[TrialRecord, ...], choice: Choice) -> TunedVariant:
+    """Return the record of a choice from these settings."""
     return TunedVariant(
         chosen=choice.values,
         rule=choice.rule,

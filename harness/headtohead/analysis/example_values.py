@@ -9,14 +9,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from headtohead.data.metrics import find_metric
 from headtohead.schema.metric import UNPADDED, Metric
 from headtohead.storage.examples import SplitExamples, read_examples
 from headtohead.storage.frames import Frames
-from headtohead.storage.metrics import counted, find
+from headtohead.storage.metrics import counted
+from headtohead_judge.examples import MIN_GROUPS
 from headtohead_judge.variance import jackknife
-
-MIN_GROUPS = 20
-"""Fewest groups of examples whose variance is estimated."""
 
 MAX_VALUES = 500_000
 """Maximum number of values of a metric over all runs of an experiment; BLEU takes 20 µs a value."""
@@ -89,7 +88,8 @@ def _values(frames: Frames, slug: str, metric: str) -> ExampleValues:
         KeyError: If the experiment has no variant ``slug``, and the metric is of examples.
     """
     split = metric.partition("/")[0]
-    entry = find(metric) if split in SPLITS and not metric.endswith(UNPADDED) else None
+    # With its functions, which a record of an experiment does not have.
+    entry = find_metric(metric) if split in SPLITS and not metric.endswith(UNPADDED) else None
     if entry is None or entry.pool is None:
         raise _NoValues(NOT_OF_EXAMPLES.format(metric=metric))
     scores = frames.scores(slug, metric)

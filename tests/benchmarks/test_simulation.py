@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from headtohead_judge.collapse import collapsed
+from headtohead_judge.collapse import SENSITIVITY, collapsed
 from headtohead_judge.contrast import Contrast, ScoreTable, Side, estimate_family
 from headtohead_judge.examples import Examples
 from headtohead_judge.judging import judge as judge_table
@@ -17,7 +17,7 @@ from headtohead_judge.ledger import Ledger
 from headtohead_judge.looks import Looks
 from headtohead_judge.verdicts import judge
 
-ROOT = Path(__file__).parents[2]
+PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "simulated-studies.md"
 MARGIN = 2.0
 
 
@@ -179,6 +179,19 @@ def test_looks_without_a_smaller_level_find_false_differences(rule, studies):
     assert false_verdicts(0.05) > 0.1
 
 
+def test_the_stated_sensitivity_of_the_collapse_rule_is_that_of_the_page():
+    page = PAGE.read_text(encoding="utf-8")
+    stated = re.findall(r"(\d+) to (\d+) %", SENSITIVITY)
+    with_three_seeds = re.findall(r"(\d+) %", SENSITIVITY.split("three seeds")[1])
+    rows = re.findall(r"^\| \d+ % collapse, loss × 4.5 \|(.*)\|$", page, re.MULTILINE)
+    for row, (low, high), three in zip(rows, stated, with_three_seeds, strict=True):
+        rates = np.array([float(cell) for cell in row.split("|")]).reshape(2, 3)
+        assert [rates[:, 1:].min(), rates[:, 1:].max()] == pytest.approx(
+            [int(low), int(high)], abs=0.5001
+        )
+        assert rates[:, 0] == pytest.approx(int(three), abs=1)
+
+
 def test_the_page_names_the_cells_outside_their_limits(simulation):
     cells = [simulation.Cell(0.051, high=0.055), simulation.Cell(0.06, high=0.055)]
     table = simulation.Table("Rates", "Limit: 5.5.", ["6 seeds", "3 seeds"], {"normal": cells})
@@ -189,7 +202,7 @@ def test_the_page_names_the_cells_outside_their_limits(simulation):
 
 @pytest.mark.slow
 def test_the_committed_page_has_all_tables_of_the_script(simulation):
-    committed = (ROOT / "docs" / "concepts" / "simulated-studies.md").read_text()
+    committed = PAGE.read_text(encoding="utf-8")
 
     def without_rates(page: str) -> str:
         tables = page[page.index("\n## ", page.index("## Cells outside") + 1) :]

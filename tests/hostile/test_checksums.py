@@ -151,7 +151,9 @@ def test_repair_removes_damaged_heads_and_retrains_nothing(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("file", ["results.json", "attention/maps.safetensors"])
+@pytest.mark.parametrize(
+    "file", ["results.json", "attention/maps.safetensors", "examples.safetensors"]
+)
 def test_a_removed_file_is_shown_by_status_and_the_same_command_retrains_the_run(
     study: Any, small_study: Study, file: str
 ) -> None:

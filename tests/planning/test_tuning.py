@@ -218,6 +218,8 @@ def test_only_the_variant_at_the_edge_gets_further_values(finished):
     }
     assert found.tuning.coarse == "3 to 5 values of train.lr"
     assert found.by_slug["alibi"].config.train.lr == 0.008
+    tried = experiment_record(found).tuning.variants["alibi"].tried
+    assert [trial.is_further for trial in tried] == [False, False, False, True, True]
     assert any(
         "with lr 0.001; lr 0.002; lr 0.004; 2 seeds" in line for line in overview(found).lines
     )
@@ -367,3 +369,21 @@ def test_a_coarse_sweep_is_noted(plan):
 def test_an_invalid_sweep_is_one_line_with_its_location(plan, text, location, word):
     message = refused(plan, text, seeds=1)
     assert re.match(rf"x\.yaml:\d+: {re.escape(location)}.*{re.escape(word)}", message)
+
+
+def test_an_option_of_a_schedule_is_tuned_between_and_beyond_its_values(plan, record):
+    text = "tune: {train.schedule.decay_fraction: [0.1, 0.2, 0.4, 0.8]}"
+    for minimum, values in ((0.3, 4), (0.07, 5), (2.0, 4)):
+        overrides = ("train.schedule=wsd", f"train.lr={minimum}")
+        while not (found := plan(text, *overrides, seeds=1)).tuning.is_done:
+            sweep = found.tuning.plan
+            for run in sweep.remaining:
+                fraction = sweep.by_slug[run.variant].config.train.schedule.options.decay_fraction
+                record(sweep, run, metrics={"valid/loss": math.log(fraction / minimum) ** 2})
+        fractions = [
+            variant.config.train.schedule.options.decay_fraction
+            for variant in found.tuning.plan.variants
+        ]
+        assert len(fractions) == values
+        chosen = found.by_slug["baseline"].config.train.schedule.options.decay_fraction
+        assert chosen == (minimum if minimum < 1 else 0.8)  # 1.6 is no fraction

@@ -20,6 +20,7 @@ from headtohead.schema.experiment_file import AUTO_FACTORS
 from headtohead.schema.run_config import (
     MEMBER_FIELDS,
     SHORTHANDS,
+    EntryConfig,
     ModelConfig,
     RunConfig,
     TrainConfig,
@@ -35,10 +36,14 @@ MAX_FACTOR = 2**10
 
 @dataclass(frozen=True)
 class TuningSetting:
-    """A setting of the sweep: its value by field, and the fields to change by section."""
+    """A setting of the sweep: its value by field, and the fields to change by section.
+
+    ``is_further`` is whether it is beyond the settings of the experiment file.
+    """
 
     values: Mapping[str, Scalar]
     changes: Mapping[str, Mapping[str, Any]]
+    is_further: bool = False
 
     @property
     def name(self) -> str:
@@ -52,10 +57,14 @@ class TuningSetting:
 
     @property
     def is_valid(self) -> bool:
-        """Whether the fields can have these values."""
+        """Whether the fields and options can have these values."""
         try:
             ModelConfig.model_validate(self.changes.get("model", {}))
             TrainConfig.model_validate(self.changes.get("train", {}))
+            for values in self.changes.values():
+                for value in values.values():
+                    if isinstance(value, EntryConfig):
+                        type(value.options).model_validate(value.options.model_dump())
         except ValidationError:
             return False
         return True
@@ -74,10 +83,19 @@ class TuningSetting:
             if _fields_of(tuned_path) < _fields_of(path):
                 fields = fields - _fields_of(tuned_path)
         number = _like(self.values[path], value)
+        option = path.partition(".")[2].partition(".")[2]
         changes = {section: dict(values) for section, values in self.changes.items()}
         for section, name in fields:
-            changes[section][name] = _like(changes[section][name], number)
+            changes[section][name] = _with_number(changes[section][name], option, number)
         return TuningSetting({**self.values, path: number}, changes)
+
+
+def _with_number(value: Any, option: str, number: float) -> Any:
+    """Return the value of a field with another number, or an entry with another number of an option."""
+    if not isinstance(value, EntryConfig):
+        return _like(value, number)
+    options = value.options.model_copy(update={option: number})
+    return value.model_copy(update={"options": options})
 
 
 def _last(path: str) -> str:

@@ -2,9 +2,11 @@
 
     python benchmarks/recompute.py reports/quickstart [reports/...]
 
-Nothing of headtohead is imported: the default test is written here a second time, from docs/concepts/statistics.md,
-with `scipy.stats` and loops. Exit code 1 if a number differs. Studies with looks, and families with a score that
-`results.csv` does not have, are counted as not recomputed.
+Nothing of headtohead is imported: the interval of a difference is written here a second time, from
+docs/concepts/statistics.md, with `scipy.stats` and loops. The variances of test examples and of tuned values are those
+of ``answer.json``, because their data are not committed. Exit code 1 if a number differs. Studies with looks, and
+families with a score that `results.csv` does not have, are counted as not recomputed. Reports in
+``reports/withdrawn.yaml`` are named with their reason and not recomputed.
 """
 
 from __future__ import annotations
@@ -20,11 +22,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy import optimize, special, stats
+from withdrawn import reason_of
 
 HIGHER = ("exact_match", "bleu", "chrf", "accuracy")
 """Ends of the names of metrics whose larger values are better; of all others, smaller ones are."""
 
+ALPHA = 0.05
 Scores = Mapping[str, Mapping[int, float]]
+Weights = Mapping[str, float]
 
 
 def table_of(scores: Scores) -> pd.DataFrame:
@@ -32,13 +37,9 @@ def table_of(scores: Scores) -> pd.DataFrame:
     return pd.DataFrame(scores).dropna().sort_index()
 
 
-def moderated_test(table: pd.DataFrame, weights: Mapping[str, float]) -> dict[str, Any]:
-    """Return the default test of a weighted sum of the variants' scores ``[seed, variant]``."""
-    differences = table[[*weights]].to_numpy() @ np.array([*weights.values()])
-    found = paired_test(differences)
-    if not found["error"]:
-        return found
-    n, own = len(table), differences.var(ddof=1)
+def smallest_larger_variance(table: pd.DataFrame) -> float:
+    """Return the smallest variance over seeds that is significantly larger than those of the others; else infinity."""
+    n = len(table)
     is_first = ~table.T.duplicated()  # variants with the same scores count once
     v, limit = sorted(table.var()[is_first]), math.inf
     for k in reversed(range(max(2, math.ceil(len(v) / 2)), len(v))):
@@ -46,13 +47,17 @@ def moderated_test(table: pd.DataFrame, weights: Mapping[str, float]) -> dict[st
             v[k] / np.mean(v[:k]), n - 1, k * (n - 1)
         ) <= 0.07 / len(v):
             limit = v[k]
-    if table.var()[[*weights]].max() >= limit:
-        return found
-    table = table.loc[:, is_first & (table.var() < limit)]
-    variants = table.shape[1]
-    residuals = table.sub(table.mean(axis=1), axis=0) - table.mean() + table.to_numpy().mean()
+    return limit
+
+
+def common_variance(table: pd.DataFrame, limit: float) -> tuple[float, float, float]:
+    """Return residual variance, its degrees of freedom, and prior degrees, of the variants with a variance below."""
+    n = len(table)
+    is_first = ~table.T.duplicated()
+    kept = table.loc[:, is_first & (table.var() < limit)]
+    residuals = kept.sub(kept.mean(axis=1), axis=0) - kept.mean() + kept.to_numpy().mean()
     squares = (residuals**2).sum()
-    degrees = (variants - 1) * (n - 1)
+    degrees = (kept.shape[1] - 1) * (n - 1)
     logs = np.log(squares[squares > 0])
     excess = logs.var(ddof=1) - special.polygamma(1, (n - 1) / 2) if len(logs) > 1 else 0.0
     prior = 10.0
@@ -60,55 +65,105 @@ def moderated_test(table: pd.DataFrame, weights: Mapping[str, float]) -> dict[st
         prior = min(
             10.0, 2 * optimize.brentq(lambda y: special.polygamma(1, y) - excess, 1e-6, 1e6)
         )
-    common = sum(weight**2 for weight in weights.values()) * squares.sum() / degrees
-    total = prior + n - 1
-    error = math.sqrt((prior * common + (n - 1) * own) / total / n)
-    left = max(n - 1, min(total, degrees))
-    return found | {
-        "error": error,
-        "degrees": left,
-        "p": 2 * stats.t.sf(abs(found["difference"]) / error, left),
-    }
+    return float(squares.sum() / degrees), degrees, prior
+
+
+def moderated_tests(table: pd.DataFrame, family: Sequence[Weights]) -> list[dict[str, Any]]:
+    """Return the variances over seeds of weighted sums of the variants' scores ``[seed, variant]``, as a family."""
+    n = len(table)
+    found = [
+        paired_test(table[[*weights]].to_numpy() @ np.array([*weights.values()]))
+        for weights in family
+    ]
+    limit = smallest_larger_variance(table)
+    moderated = [
+        index
+        for index, weights in enumerate(family)
+        if found[index]["variance"] and table.var()[[*weights]].max() < limit
+    ]
+    if not moderated:
+        return found
+    residual, degrees, prior = common_variance(table, limit)
+    own_of: dict[Any, float] = {}  # contrasts of the same difference count once
+    for index in moderated:
+        squared_weight = sum(weight**2 for weight in family[index].values())
+        sides = [
+            frozenset((slug, sign * w) for slug, w in family[index].items()) for sign in (1, -1)
+        ]
+        own_of[frozenset(sides)] = n * found[index]["variance"] / squared_weight
+    common = float(np.mean([*own_of.values()]))
+    if common > residual:
+        degrees = min(degrees, len(own_of) * (n - 1))
+    common = max(residual, common)
+    for index in moderated:
+        squared_weight = sum(weight**2 for weight in family[index].values())
+        own = n * found[index]["variance"]
+        variance = (prior * squared_weight * common + (n - 1) * own) / (prior + n - 1)
+        left = max(n - 1, min(prior + n - 1, degrees))
+        found[index] = found[index] | {"variance": variance / n, "degrees": left}
+    return found
+
+
+def variance_ratio(table: pd.DataFrame, family: Sequence[Weights]) -> float:
+    """Return the mean variance of contrasts per squared weight, divided by the residual variance of the variants."""
+    limit = smallest_larger_variance(table)
+    own_of = {}
+    for weights in family:
+        values = table[[*weights]].to_numpy() @ np.array([*weights.values()])
+        if np.ptp(values) > 1e-12 and table.var()[[*weights]].max() < limit:
+            sides = [frozenset((slug, sign * w) for slug, w in weights.items()) for sign in (1, -1)]
+            squared_weight = sum(weight**2 for weight in weights.values())
+            own_of[frozenset(sides)] = values.var(ddof=1) / squared_weight
+    residual, _, _ = common_variance(table, limit)
+    return float(np.mean([*own_of.values()]) / residual) if own_of else math.nan
 
 
 def paired_test(differences: Any) -> dict[str, Any]:
-    """Return the paired t-test and the sign-flip test of differences by seed."""
+    """Return mean, variance of the mean, paired t-test and sign-flip test of differences by seed."""
     n = len(differences)
     mean, own = differences.mean(), differences.var(ddof=1)
     flips = [abs(np.dot(signs, differences)) for signs in itertools.product((-1, 1), repeat=n)]
-    found: dict[str, Any] = {
-        "difference": mean,
-        "sign_flip_p": np.mean(
-            [flip >= abs(differences.sum()) * (1 - 1e-9) - 1e-15 for flip in flips]
-        ),
-    }
+    flip_p = np.mean([flip >= abs(differences.sum()) * (1 - 1e-9) - 1e-15 for flip in flips])
+    found: dict[str, Any] = {"difference": mean, "sign_flip_p": flip_p, "degrees": n - 1}
     if np.ptp(differences) < 1e-12:
-        return found | {
-            "error": 0.0,
-            "degrees": n - 1,
-            "p": found["sign_flip_p"],
-            "paired_p": found["sign_flip_p"],
-        }
+        return found | {"variance": 0.0, "paired_p": flip_p}
     paired_p = stats.ttest_1samp(differences, 0).pvalue
-    return found | {
-        "error": math.sqrt(own / n),
-        "degrees": n - 1,
-        "p": paired_p,
-        "paired_p": paired_p,
-    }
+    return found | {"variance": own / n, "paired_p": paired_p}
 
 
-def stepwise(p_values: Sequence[float]) -> list[tuple[float, float]]:
-    """Return Holm's adjusted p of each test, and the level at which the procedure tests it."""
-    order = sorted(range(len(p_values)), key=lambda index: p_values[index])
-    result, running, stopped = [(0.0, 0.0)] * len(order), 0.0, 0.0
-    for rank, index in enumerate(order):
-        left = len(order) - rank
-        running = max(running, min(1.0, left * p_values[index]))
-        result[index] = running, stopped or 0.05 / left
-        if p_values[index] > 0.05 / left and not stopped:
-            stopped = 0.05 / left
-    return result
+def half_width(sources: Sequence[tuple[float, float]], level: float) -> float:
+    """Return the half width of the interval of confidence 1 - ``level``, of sources (variance, degrees)."""
+    return math.sqrt(sum(stats.t.isf(level / 2, degrees) ** 2 * v for v, degrees in sources))
+
+
+def p_of_zero(mean: float, sources: Sequence[tuple[float, float]]) -> float:
+    """Return the level at which the interval ends at 0."""
+    varied = [(v, degrees) for v, degrees in sources if v > 0]
+    if len(varied) == 1:
+        ((v, degrees),) = varied
+        return float(2 * stats.t.sf(abs(mean) / math.sqrt(v), degrees))
+    if not varied:
+        return 0.0 if mean else 1.0
+    if half_width(varied, 1 - 1e-9) > abs(mean):
+        return 1.0
+    log_p = optimize.brentq(
+        lambda log: half_width(varied, math.exp(log)) - abs(mean), math.log(1e-290), -1e-9
+    )
+    return math.exp(log_p)
+
+
+def words(low: float, high: float, margin: float, better: Sequence[str]) -> tuple[str, str | None]:
+    """Return direction and size of an interval; ``better`` has the words for larger and smaller values."""
+    is_inside = bool(margin) and -margin < low and high < margin
+    is_outside = bool(margin) and (low >= margin or high <= -margin)
+    if low <= 0 <= high:
+        return ("equivalent" if is_inside else "no difference shown"), None
+    size = None
+    if is_outside:
+        size = "by more than the margin"
+    elif is_inside:
+        size = "by less than the margin"
+    return better[0 if low > 0 else 1], size
 
 
 def weights_of(contrast: Mapping[str, Any], sign: int = 1) -> dict[tuple[str, Any], float]:
@@ -126,18 +181,47 @@ def weights_of(contrast: Mapping[str, Any], sign: int = 1) -> dict[tuple[str, An
     return {side: weight for side, weight in weights.items() if weight}
 
 
+OPPOSITES = {"better": "worse", "worse": "better", "larger": "smaller", "smaller": "larger"}
+
+
 def exchanged(numbers: Mapping[str, Any]) -> dict[str, Any]:
     """Return the numbers of the difference with exchanged sides."""
-    ends = {
-        "difference": "difference",
-        "low": "high",
-        "high": "low",
-        "size_low": "size_high",
-        "size_high": "size_low",
-    }
-    return {
-        name: -numbers[ends[name]] if name in ends else value for name, value in numbers.items()
-    }
+    ends = {"difference": "difference", "low": "high", "high": "low"}
+    opposite = {name: -numbers[ends[name]] for name in ends}
+    direction = OPPOSITES.get(numbers["direction"], numbers["direction"])
+    return {**numbers, **opposite, "direction": direction}
+
+
+def tests_of_family(
+    scores_of: Callable[..., Scores], family: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return mean and variance over seeds of the contrasts of a family; those of the same scores share a variance.
+
+    Args:
+        scores_of: Returns the scores in a metric, for given source lengths, of variants with the size of another one.
+        family: The contrasts as printed.
+    """
+    tests: dict[int, dict[str, Any]] = {}
+    groups: dict[Any, list[int]] = {}
+    tables: dict[Any, pd.DataFrame] = {}
+    for index, contrast in enumerate(family):
+        weights = weights_of(contrast)
+        own, *others = {score: None for _, score in weights}
+        if others:
+            sides = pd.DataFrame({side: scores_of(*side[1])[side[0]] for side in weights}).dropna()
+            tests[index] = paired_test(sides.to_numpy() @ np.array([*weights.values()]))
+            continue
+        scores = scores_of(*own, next(iter(weights))[0])
+        key = own, tuple(scores)
+        groups.setdefault(key, []).append(index)
+        tables[key] = table_of(scores)
+    for key, indices in groups.items():
+        by_slug = [
+            {slug: weight for (slug, _), weight in weights_of(family[index]).items()}
+            for index in indices
+        ]
+        tests |= zip(indices, moderated_tests(tables[key], by_slug), strict=True)
+    return [tests[index] for index in range(len(family))]
 
 
 def family_numbers(
@@ -146,65 +230,59 @@ def family_numbers(
     """Return the recomputed fields of the contrasts of a family, of which contrasts of the same scores count once.
 
     Args:
-        scores_of: Returns the scores in a metric, for given source lengths, of variants with the size of another one.
+        scores_of: As in `tests_of_family`.
         family: The contrasts as printed.
         margins: The margin of each contrast, or 0.
     """
-    tested = []
-    for contrast in family:
-        weights = weights_of(contrast)
-        own, *others = {score: None for _, score in weights}
-        if others:
-            sides = pd.DataFrame({side: scores_of(*side[1])[side[0]] for side in weights}).dropna()
-            tested.append(paired_test(sides.to_numpy() @ np.array([*weights.values()])))
-        else:
-            by_slug = {slug: weight for (slug, _), weight in weights.items()}
-            tested.append(moderated_test(table_of(scores_of(*own, next(iter(by_slug)))), by_slug))
+    tests = tests_of_family(scores_of, family)
     keys = [{frozenset(weights_of(found, sign).items()) for sign in (1, -1)} for found in family]
     first = [keys.index(key) for key in keys]
-    once = [
+    counted = [
         index
         for index in range(len(family))
-        if first[index] == index and math.isfinite(tested[index]["p"])
+        if first[index] == index
+        and (tests[index]["variance"] or abs(tests[index]["difference"]) > 1e-12)
     ]
-    steps = dict(zip(once, stepwise([tested[index]["p"] for index in once]), strict=True))
-    sizes: dict[int, float] = {}
-    for index in (index for index in once if margins[index]):
-        found, margin = tested[index], margins[index]
-        sizes[index] = (
-            max(
-                stats.t.sf((sign * found["difference"] + margin) / found["error"], found["degrees"])
-                for sign in (1, -1)
-            )
-            if found["error"]
-            else (0.5 ** (found["degrees"] + 1) if abs(found["difference"]) < margin else 1.0)
-        )
-    size_steps = dict(zip(sizes, stepwise([*sizes.values()]), strict=True))
+    k = max(len(counted), 1)
+    level = 1 - (1 - ALPHA) ** (1 / k)
     results = []
-    for index, found in enumerate(tested):
-        adjusted, level = steps[first[index]]
-        half = stats.t.ppf(1 - level / 2, found["degrees"]) * found["error"]
-        numbers = {name: found[name] for name in ("difference", "p", "paired_p", "sign_flip_p")}
-        numbers |= {
-            "holm_p": adjusted,
-            "low": found["difference"] - half,
-            "high": found["difference"] + half,
-        }
-        if first[index] in sizes:
-            margin = margins[first[index]]
-            size_p, level = size_steps[first[index]]
-            half = stats.t.ppf(1 - level, found["degrees"]) * found["error"]
-            low, high = found["difference"] - half, found["difference"] + half
-            beyond = low >= margin or high <= -margin
-            numbers |= {"size_p": size_p, "size_low": low, "size_high": high}
-            numbers["size"] = "within" if size_p <= 0.05 else "beyond" if beyond else "unclear"
-        results.append(numbers)
+    for contrast, found, margin in zip(family, tests, margins, strict=True):
+        others = [(own["variance"], own["degrees"]) for own in contrast["sources"][1:]]
+        sources = [(found["variance"], found["degrees"]), *others]
+        p = p_of_zero(found["difference"], sources)
+        if not found["variance"]:
+            p = max(p, found["sign_flip_p"])
+        half = half_width(sources, level)
+        low, high = found["difference"] - half, found["difference"] + half
+        direction, size = words(low, high, margin, better_words(contrast))
+        results.append(
+            {
+                "difference": found["difference"],
+                "p": p,
+                "paired_p": found["paired_p"],
+                "sign_flip_p": found["sign_flip_p"],
+                "adjusted_p": 1 - (1 - p) ** k,
+                "low": low,
+                "high": high,
+                "largest_possible": max(abs(low), abs(high)),
+                "direction": direction,
+                "size": size,
+            }
+        )
     return results
 
 
+def better_words(contrast: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the words for a positive and a negative difference of a contrast."""
+    is_no_quality = contrast["metric"].startswith("heads/") or contrast.get("against_metric")
+    if is_no_quality or contrast["family"] == "interactions":
+        return "larger", "smaller"
+    return ("better", "worse") if contrast["metric"].endswith(HIGHER) else ("worse", "better")
+
+
 def equal_slug(note: Mapping[str, Any]) -> str:
-    """Return the variant of a remark on equality by construction; answers of format 2 have it in ``variant``."""
-    return str(note["variants"][0] if "variants" in note else note["variant"])
+    """Return the variant of a remark on equality by construction."""
+    return str(note["variants"][0])
 
 
 def compared(folder: Path) -> Iterator[tuple[str, Any, Any]]:
@@ -244,46 +322,45 @@ def compared(folder: Path) -> Iterator[tuple[str, Any, Any]]:
         Any, dict[str, Any]
     ] = {}  # the verdict of the first family holds for a difference in all of them
     tested.sort(key=lambda found: (found["family"] != "declared", found["family"] != "factors"))
-    for family, group in itertools.groupby(tested, key=lambda found: found["family"]):
+    for _, group in itertools.groupby(tested, key=lambda found: found["family"]):
         contrasts = list(group)
-        has_all = all(
-            slug in scores_of(*score) for found in contrasts for slug, score in weights_of(found)
-        )
+        has_all = all(has_scores(scores_of, found) for found in contrasts)
         if answer["looks"] or not has_all:
             yield from ((f"{found['name']}: not recomputed", None, None) for found in contrasts)
             continue
-        margins = [
-            (answer["margin"] or 0.0) * (found["metric"] == answer["metric"]) for found in contrasts
-        ]
+        margins = [found["margin"] or 0.0 for found in contrasts]
         for found, own in zip(
             contrasts, family_numbers(scores_of, contrasts, margins), strict=True
         ):
             numbers = judged.setdefault(frozenset(weights_of(found).items()), own)
             judged.setdefault(frozenset(weights_of(found, -1).items()), exchanged(own))
-            direction = direction_of(found, numbers, family)
-            printed = dict(found)
-            for prefix, name in (("", "interval"), ("size_", "size_interval")):
-                ends = found[name] or {}
-                printed |= {f"{prefix}low": ends.get("low"), f"{prefix}high": ends.get("high")}
-            if found["direction"] not in ("identical", "no verdict"):
-                yield f"{found['name']}: direction", found["direction"], direction
-            yield from (
-                (f"{found['name']}: {name}", printed[name], value)
-                for name, value in numbers.items()
-                if printed[name] is not None
-            )
+            yield from numbers_of(found, numbers)
 
 
-def direction_of(contrast: Mapping[str, Any], numbers: Mapping[str, Any], family: str) -> str:
-    """Return the direction of a contrast with these recomputed numbers."""
-    if numbers["holm_p"] > 0.05:
-        return "undetected"
-    if family == "interactions":
-        return "significant"
-    is_larger = numbers["difference"] > 0
-    if contrast["metric"].startswith("heads/") or contrast.get("against_metric"):
-        return "larger" if is_larger else "smaller"
-    return "better" if is_larger == contrast["metric"].endswith(HIGHER) else "worse"
+def has_scores(scores_of: Callable[..., Scores], contrast: Mapping[str, Any]) -> bool:
+    """Return whether results.csv has the scores of a contrast, and all of them are of one size and data set."""
+    weights = weights_of(contrast)
+    kinds = {score for _, score in weights}
+    if len(kinds) > 1:
+        return all(slug in scores_of(*score) for slug, score in weights)
+    first = next(iter(weights))[0]
+    scores = {score: scores_of(*score, first) for score in kinds}
+    return all(slug in scores[score] for slug, score in weights)
+
+
+def numbers_of(
+    printed: Mapping[str, Any], numbers: Mapping[str, Any]
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield a name, the printed and the recomputed value of each field of a contrast that is printed."""
+    ends = printed["interval"] or {}
+    fields = {**printed, **printed["sensitivity"], "low": ends.get("low"), "high": ends.get("high")}
+    has_words = printed["direction"] not in ("identical", "no verdict")
+    for name, value in numbers.items():
+        if name in ("direction", "size"):
+            if has_words:
+                yield f"{printed['name']}: {name}", str(fields[name]), str(value)
+        elif fields[name] is not None:
+            yield f"{printed['name']}: {name}", fields[name], value
 
 
 def differs(printed: Any, value: Any) -> bool:
@@ -300,6 +377,10 @@ def main(folders: Sequence[str]) -> int:
     """Print the number of compared values of each report, and every difference."""
     wrong = 0
     for folder in folders:
+        reason = reason_of(Path(folder))
+        if reason:
+            print(f"{folder}: withdrawn: {reason}")
+            continue
         rows = list(compared(Path(folder)))
         checked = [row for row in rows if row[1] is not None]
         different = [row for row in checked if differs(*row[1:])]

@@ -17,8 +17,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from recompute import stepwise
 from scipy import stats
+
+Test = tuple[dict[str, str], float, Any, float]
+"""The printed row of a step, its difference, scipy's test by Welch, and p if all records have the same deviation."""
 
 
 def golf_scores(clone: Path) -> list[tuple[str, list[float], int]]:
@@ -150,36 +152,49 @@ def recomputed_records(page: Path, clones: Sequence[Path]) -> Iterator[tuple[str
                 values["rule of track 3"] = f"{value:.4f}, {'met' if value >= 0.004 else 'not met'}"
             if len(before) > 1 and len(now) > 1:
                 found = stats.ttest_ind(now, np.array(before) + price, equal_var=False)
-                ends = found.confidence_interval(0.95)
                 values["difference of the seeds"] = np.mean(now) - np.mean(before) - price
-                values["95 % interval"] = f"{ends.low:+.5f} to {ends.high:+.5f}"
                 error = sd * math.sqrt(1 / len(before) + 1 / len(now))
                 same = 2 * stats.t.sf(abs(values["difference of the seeds"]) / error, left)
-                tests.append((row, values, found.pvalue, same))
+                tests.append((row, values["difference of the seeds"], found, same))
             yield from (
                 (f"{row['record']}: {name}", row[name], value) for name, value in values.items()
             )
             met += values.get("rule of track 3", "").endswith(", met")
-        names = ("Holm p", "Holm p, one deviation")
-        adjusted = [stepwise([test[index] for test in tests]) for index in (2, 3)]
-        improved = [values["difference of the seeds"] < 0 for _, values, *_ in tests]
-        holm_counts = [
-            sum(np.array(improved) & (np.array(part)[:, 0] <= 0.05)) for part in adjusted
-        ]
-        counts = [
-            len(chain) - 1,
-            len(tests),
-            *holm_counts,
-            sum(b and test[2] <= 0.05 for b, test in zip(improved, tests, strict=True)),
-        ]
+        yield from test_cells(tests)
+        counts = [len(chain) - 1, len(tests), *improvements(tests)]
         counts += [met, len(rows)] if chain[0][2] else []
         yield "numbers of the summary", printed, [*map(str, counts), f"{sd:.2g}"]
-        for (row, values, p, _), *holms in zip(tests, *adjusted, strict=True):
-            is_better = holms[0][0] <= 0.05 and values["difference of the seeds"] < 0
-            yield f"{row['record']}: p", row["p"], f"{p:.2g}"
-            yield f"{row['record']}: supported", row["supported"], "**yes**" if is_better else "no"
-            for name, (holm_p, _) in zip(names, holms, strict=True):
-                yield f"{row['record']}: {name}", row[name], f"{holm_p:.2g}"
+
+
+def test_cells(tests: Sequence[Test]) -> Iterator[tuple[str, Any, Any]]:
+    """Yield a name, the printed and the recomputed value of every cell of a table about tests."""
+    for row, _, found, same in tests:
+        ends = found.confidence_interval(0.95 ** (1 / len(tests)))
+        supported = "**yes**" if ends.high < 0 else "no"
+        cells = {
+            "95 % interval": f"{ends.low:+.5f} to {ends.high:+.5f}",
+            "p": f"{found.pvalue:.2g}",
+            "supported": supported,
+            "adjusted p": f"{adjusted(found.pvalue, tests):.2g}",
+            "adjusted p, one deviation": f"{adjusted(same, tests):.2g}",
+        }
+        for name, value in cells.items():
+            yield f"{row['record']}: {name}", row[name], value
+
+
+def improvements(tests: Sequence[Test]) -> list[int]:
+    """Return how many tests find an improvement: corrected, corrected with one deviation, and alone."""
+    smaller = [test for test in tests if test[1] < 0]
+    return [
+        sum(adjusted(found.pvalue, tests) <= 0.05 for _, _, found, _ in smaller),
+        sum(adjusted(same, tests) <= 0.05 for _, _, _, same in smaller),
+        sum(found.pvalue <= 0.05 for _, _, found, _ in smaller),
+    ]
+
+
+def adjusted(p: float, tests: Sequence[Test]) -> float:
+    """Return p, corrected for the number of tests (Sidak 1967)."""
+    return -math.expm1(len(tests) * math.log1p(-p)) if p < 1 else 1.0
 
 
 def main(page: str, *clones: str) -> int:

@@ -4,13 +4,15 @@
 
 Nothing of headtohead is imported. Every number belongs to one of three kinds:
 
-- recomputed: from the rows of ``results.csv``, with numpy and scipy. Tests are those of ``answer.json``, which
-  `recompute` recomputes; the falls of training losses and the scores of reference points are only in ``answer.json``.
+- recomputed: from the rows of ``results.csv``, with numpy and scipy. Intervals and p-values are those of
+  ``answer.json``, which `recompute` recomputes; the falls of training losses and the scores of reference points are
+  only in ``answer.json``.
 - listed: no measurement, such as a field of the experiment file, a fact of the data set, a version or a fixed sentence.
 - without a source: in a table of `NO_SOURCE`; its runs are not committed, and only the checksum protects it.
 
 A number of no kind, or with another value, is printed with its line, and the exit code is 1. So is a sentence that
-``answer.json`` has with other words, and a file that does not have the checksum of ``SHA256SUMS``.
+``answer.json`` has with other words, and a file that does not have the checksum of ``SHA256SUMS``. Of reports in
+``reports/withdrawn.yaml``, only the checksums are checked.
 """
 
 from __future__ import annotations
@@ -30,8 +32,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from recompute import equal_slug, moderated_test, paired_test, table_of, weights_of
+from recompute import ALPHA, equal_slug, half_width, table_of, variance_ratio, weights_of
 from scipy import optimize, special, stats
+from withdrawn import reason_of
 
 NUMBER = re.compile(r"([+−-]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?)( [kMGT]\b)?")
 N = r"([+−-]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?)"
@@ -70,11 +73,9 @@ NO_SOURCE = {
     ): "scores by source length, of which results.csv has only declared lengths",
     ("Tuning", None): "the runs of the sweep",
     ("Variants", "attention width"): "the product of heads and key width",
-    (
-        "Contrasts with 95 % intervals",
-        "over seeds and test sentences",
-    ): "scores of single sentences",
-    ("Sources of uncertainty", "sample of the test sentences"): "scores of single sentences",
+    ("Sources of uncertainty", "sample of the test examples"): "scores of single examples",
+    ("Every pair", None): "shaded means, which the table of variants has",
+    ("Ranking", "worse by at most"): "the intervals of all pairs of combinations",
 }
 """Section and column, row or None for all, and what is not committed."""
 
@@ -197,27 +198,42 @@ class Page:
             total = total + weight * pd.Series(own)
         return total.to_numpy()
 
-    def test_of(self, contrast: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the default test of a contrast, with its standard error and degrees of freedom."""
+    def family_of(self, contrast: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        """Return the contrasts of different scores that are judged with a contrast, in its first family."""
         weights = self.weights(contrast)
-        if len({score for _, score in weights}) > 1:
-            return paired_test(self.differences(contrast))
-        columns = [name for name in ("data", "size") if name in self.runs]
-        first = self.runs[self.runs["variant"] == next(iter(weights))[0]].iloc[0]
-        same = self.runs[(self.runs[columns] == first[columns]).all(axis=1)]
-        metric, lengths = next(iter(weights))[1]
-        scores = {
-            slug: self.scores(slug, metric, lengths) for slug in dict.fromkeys(same["variant"])
-        }
-        return moderated_test(
-            table_of(scores), {slug: weight for (slug, _), weight in weights.items()}
-        )
+        families = ("declared", "factors", "variants", "interactions", "added", "taken")
+        for name in families:
+            members = []
+            seen: list[Mapping[Any, float]] = []
+            for own in self.answer["contrasts"]:
+                if own["family"] == name and own["difference"] is not None:
+                    keys = [self.weights(own), {side: -w for side, w in self.weights(own).items()}]
+                    if not any(key in seen for key in keys):
+                        members.append(own)
+                        seen.append(keys[0])
+            opposite = {side: -weight for side, weight in weights.items()}
+            if weights in seen or opposite in seen:
+                return members
+        raise KeyError(contrast["name"])
 
-    def interval_of(self, contrast: Mapping[str, Any]) -> list[float]:
-        """Return the difference of a contrast and the ends of the 95 % interval of its test."""
-        test = self.test_of(contrast)
-        half = stats.t.ppf(0.975, test["degrees"]) * test["error"]
-        return [test["difference"], test["difference"] - half, test["difference"] + half]
+    def level_of(self, contrast: Mapping[str, Any]) -> float:
+        """Return 1 minus the confidence of the interval of a contrast."""
+        tested = [own for own in self.family_of(contrast) if own["direction"] != "identical"]
+        return float(1 - (1 - ALPHA) ** (1 / len(tested)))
+
+    def ratio_of(self, family: str) -> float:
+        """Return the variance ratio of a family in the primary metric, NaN if results.csv lacks a score."""
+        members = [
+            own
+            for own in self.answer["contrasts"]
+            if own["family"] == family and own["difference"] is not None
+        ]
+        weights = [self.weights(own) for own in members]
+        slugs = list(dict.fromkeys(self.runs["variant"]))
+        scores = {slug: self.scores(slug, self.metric) for slug in slugs}
+        table = table_of({slug: own for slug, own in scores.items() if own})
+        by_slug = [{slug: weight for (slug, _), weight in own.items()} for own in weights]
+        return variance_ratio(table, by_slug)
 
 
 def unescaped(text: str) -> str:
@@ -267,9 +283,19 @@ def hedges(values: np.ndarray) -> float:
     )
 
 
-def detectable(error: float, degrees: float, level: float) -> float:
-    """Return the true difference that a two-sided t-test detects with a power of 80 %."""
-    limit = stats.t.isf(level / 2, degrees)
+def detectable(sources: Sequence[Mapping[str, float]], level: float) -> float:
+    """Return the true difference whose interval excludes 0 with a power of 80 %.
+
+    The width varies as that of a single source with the degrees of Satterthwaite.
+    """
+    error = math.sqrt(sum(own["variance"] for own in sources))
+    parts = [
+        own["variance"] * stats.t.isf(level / 2, own["degrees"]) ** 2 / own["degrees"] ** 0.5
+        for own in sources
+    ]
+    half = half_width([(own["variance"], own["degrees"]) for own in sources], level)
+    degrees = half**4 / sum(part**2 for part in parts)
+    limit = half / error
 
     def power(shift: float) -> float:
         upper, lower = stats.nct.sf(limit, degrees, shift), stats.nct.cdf(-limit, degrees, shift)
@@ -317,17 +343,41 @@ def learning(page: Page, found: re.Match[str]) -> Sequence[float | None]:
 
 
 def power(page: Page, found: re.Match[str]) -> Sequence[float | None]:
-    """Return the seeds and the largest detectable difference of the undecided main contrasts."""
+    """Return the seeds and the largest detectable difference of the main contrasts without a shown difference."""
     main = [own for own in page.answer["contrasts"] if own["main"] and own["interval"]]
-    undecided = [
-        own for own in main if own["direction"] == "undetected" and own["size"] != "within"
-    ]
-    undecided = undecided or [own for own in main if own["size"] == "unclear"]
-    sizes = []
-    for own in undecided:
-        test = page.test_of(own)
-        sizes.append(detectable(test["error"], test["degrees"], 1 - own["interval"]["level"]))
-    return [len(undecided[0]["seeds"]), max(sizes)]
+    undecided = [own for own in main if own["direction"] == "no difference shown"]
+    sizes = [detectable(own["sources"], page.level_of(own)) for own in undecided]
+    return [len(undecided[0]["seeds"]), None if page.answer["looks"] else max(sizes)]
+
+
+def largest_possible(page: Page, found: re.Match[str]) -> Sequence[float | None]:
+    """Return the largest difference in an interval of a contrast without a shown difference that fits."""
+    for own in page.answer["contrasts"]:
+        is_open = own["direction"] == "no difference shown" and own["interval"]
+        if is_open and agrees(found[1], own["largest_possible"]):
+            return [own["largest_possible"]]
+    return [math.nan]
+
+
+FAMILIES = {
+    "variants against the baseline": "variants",
+    "factor contrasts": "factors",
+    "interactions": "interactions",
+    "contrasts that the file declares": "declared",
+    "added changes": "added",
+    "taken changes": "taken",
+}
+"""Family in ``answer.json`` by its name in the section on statistics."""
+
+
+def ratio(page: Page, found: re.Match[str]) -> Sequence[float | None]:
+    """Return the ratio of the two variances of a family; None if its scores are of other data or metrics."""
+    family = FAMILIES[found[2]]
+    members = [own for own in page.answer["contrasts"] if own["family"] == family]
+    is_primary = all(own["metric"] == page.metric and not own["lengths"] for own in members)
+    has_groups = any(name in page.runs for name in ("data", "size"))
+    is_simple = is_primary and not has_groups
+    return [page.ratio_of(family) if is_simple else None, None]
 
 
 def seed_count(page: Page, found: re.Match[str]) -> Sequence[float | None]:
@@ -373,13 +423,8 @@ def interaction(page: Page, found: re.Match[str]) -> Sequence[float | None]:
             and own["interval"]
             and agrees(found[1], own["difference"])
         ):
-            return [
-                own["difference"],
-                100 * own["interval"]["level"],
-                own["interval"]["low"],
-                own["interval"]["high"],
-            ]
-    return [math.nan] * 4
+            return [own["difference"], own["interval"]["low"], own["interval"]["high"]]
+    return [math.nan] * 3
 
 
 def widened(page: Page, found: re.Match[str]) -> Sequence[float | None]:
@@ -517,16 +562,29 @@ def families(page: Page, found: re.Match[str]) -> Sequence[float | None]:
     return [len(tested), 5 * len(tested)]
 
 
-def holm_count(page: Page, found: re.Match[str]) -> Sequence[float | None]:
-    """Return the number of different contrasts of the family of the table."""
-    family = "variants" if "with the baseline" in found[0] else "factors"
-    tested = [
+SCOPES = {
+    "baseline contrast": "variants",
+    "factor contrast": "factors",
+    "interaction": "interactions",
+    "declared contrast": "declared",
+    "added change": "added",
+    "taken change": "taken",
+}
+"""Family in ``answer.json`` by its name in a caption."""
+
+
+def scope(page: Page, found: re.Match[str]) -> Sequence[float | None]:
+    """Return the number of different contrasts of a family that vary."""
+    family = SCOPES[found[2].rstrip("s")]
+    members = [
         own
         for own in page.answer["contrasts"]
-        if own["family"] == family and own["difference"] is not None
+        if own["family"] == family
+        and own["difference"] is not None
+        and own["direction"] != "identical"
     ]
     keys: list[Mapping[Any, float]] = []
-    for own in tested:
+    for own in members:
         weights = page.weights(own)
         if weights not in keys and {side: -weight for side, weight in weights.items()} not in keys:
             keys.append(weights)
@@ -541,8 +599,13 @@ RULES: list[Rule] = [
     ),
     (rf"The margin, the smallest difference that matters, is {N} ", margin),
     (rf"the margin of {N}", margin),
-    (rf"\(margin {N}\)", margin),
-    (rf"With {N} seeds, a difference of {N} or more would be detected with 80 % power", power),
+    (rf"With {N} seeds, a difference of {N} would be shown in 80 % of studies", power),
+    (rf"could be up to {N}", largest_possible),
+    (rf"is {N} times the residual variance \(([\w ]+)\); about 1 is", ratio),
+    (
+        rf"(?:over|and) {N} ((?:baseline|factor|declared) contrasts?|interactions?|(?:added|taken) changes?)",
+        scope,
+    ),
     (rf"the validation loss[^:]*? fell by {N}(?: to {N})? % over the last fifth", learning),
     (rf"validation loss {N}; at (?:its|the) pace .*?(?:about|more than) {N} steps", gap),
     (
@@ -552,7 +615,7 @@ RULES: list[Rule] = [
     (rf"Written by headtohead from {N} runs", lambda page, found: [len(page.runs)]),
     (rf"Intra-class correlation of seeds: {N} \(95 % interval {N} to {N}\)", correlation),
     (
-        rf"{N} families of tests, each with a wrong direction in at most 5 % .* in at most {N} %",
+        rf"{N} families, each with a wrong interval in at most 5 % .* in at most {N} %",
         families,
     ),
     (
@@ -560,14 +623,13 @@ RULES: list[Rule] = [
         lambda page, found: [page.runs["attention/fused_difference"].max()],
     ),
     (
-        rf"{N} seeds: a single sign-flip test requires at least 6 seeds to reach p = 0\.05",
+        rf"{N} seeds: with fewer than 6, more than 5 % of the verdicts can be wrong",
         seed_count,
     ),
     (
         rf"on the baseline's {N} test sentences",
         lambda page, found: [page.answer["reference_points"]["sentences"]],
     ),
-    (rf"Holm's correction over {N} contrasts?(?: with the baseline)?", holm_count),
     (rf"Its [\w ]+ is {N} \(95 % interval {N} to {N}\)", single_score),
     (rf"{N} (still learning|levelled off|schedule ended|rising|not judged)\b", trend_count),
     (
@@ -576,7 +638,7 @@ RULES: list[Rule] = [
     ),
     (rf"is {N} from the best possible", distance_from_best),
     (rf"^Not better than ([\w -]+) \({N} [\w ]+\): .* the best of them has {N}", not_better),
-    (rf"- Interaction, [^:]*: .*: {N} \({N} %: {N} to {N}\), ", interaction),
+    (rf"- Interaction, [^:]*: .*: {N} \({N} to {N}\), ", interaction),
     (
         rf"match: parameters widens d_ff of {N} variants? by up to {N} %, to the {N} non-embedding parameters",
         widened,
@@ -598,6 +660,7 @@ RULES: list[Rule] = [
 ]
 
 FIXED = [
+    r"\bh2h \w+",
     r"- Best train\.lr: .*",
     r"on seeds [\d, ]+(?: with train\.epochs [\d.]+)?, which the comparison",
     r"The sweep may have missed .*",
@@ -615,11 +678,19 @@ FIXED = [
     r"\d+ of \d+ settings same by construction",
     r"\d+ to \d+ tokens",
     r"^\d+ more in the tables",
-    r"9[05](?:\.\d+)? % intervals?",
+    r"95 % (?:t-)?intervals?",
+    r"Intervals?: (?:simultaneous )?95 %",
+    r"the level 0\.95\^\(1/k\)",
+    r"in at least 95 % of studies",
+    r"p is 1 − \(1 − p of the difference\)\^k",
+    r"excludes 0; no difference shown if it contains 0",
+    r"it contains 0 and lies within the margin",
+    r"about 1 is expected",
     r"range in 95 % of the resamples",
     r"Magnusson et al\. 2025",
     r"t-tests? at 5 %",
-    r"within the margin at 5 %",
+    r"fewer than 20 test examples",
+    r"more than [\d,]+ values of test examples",
     r"more than 1 %, by more than 0\.01 nats",
     r"validation loss at 80 % of the steps",
     r"Grey bars contain 0",
@@ -648,42 +719,100 @@ def contrast_cells(
     return ""
 
 
-P_FIELDS = {"Holm p": "holm_p", "paired t p": "paired_p", "sign-flip p": "sign_flip_p"}
-"""Columns of p-values, and their fields in ``answer.json``."""
+def interval_cells(contrast: Mapping[str, Any]) -> Expected:
+    """Return the difference of a contrast and the ends of its interval, if it has one."""
+    if contrast["difference"] is None:
+        return []
+    ends = contrast["interval"]
+    has_ends = ends is not None and contrast["direction"] != "identical"
+    return [contrast["difference"], *([ends["low"], ends["high"]] if has_ends else [])]
+
+
+def p_cells(p: float | None, cell: str) -> Sequence[float | None]:
+    """Return the number of a cell with a p-value."""
+    if p is None:
+        return []
+    return [0.001] if cell.startswith("<") and p < 0.0005 else [p]
 
 
 def expected_of_contrast(
     page: Page, contrast: Mapping[str, Any], column: str, cell: str
-) -> Sequence[float] | None:
+) -> Sequence[float | None] | None:
     """Return the numbers of a cell in a row of a contrast; None for a cell of names."""
-    direct, size = contrast["interval"] or {}, contrast["size_interval"] or {}
-
-    def leveled(ends: Mapping[str, float]) -> Expected:
-        return [100 * ends["level"], ends["low"], ends["high"]] if ends and "%" in cell else []
-
+    tests = contrast["sensitivity"]
     if column == "difference":
-        return [contrast["difference"]] if contrast["difference"] is not None else []
-    if column in ("direction", "interval of the direction"):
-        return leveled(direct)
-    if column.startswith(("size", "interval of the size")):
-        tost = [min(contrast["size_p"], 1.0)] if "TOST p" in cell and "<" not in cell else []
-        return leveled(size) + tost + [0.001] * ("TOST p <" in cell)
-    if column in P_FIELDS:
-        p = contrast[P_FIELDS[column]]
-        return [0.001] if cell.startswith("<") and p < 0.0005 else [p]
+        return interval_cells(contrast)
+    if column == "p":
+        return p_cells(contrast["adjusted_p"], cell)
+    if column == "paired t p":
+        return p_cells(tests["paired_p"], cell)
+    if column == "sign-flip p":
+        return p_cells(tests["sign_flip_p"], cell)
+    if column == "seeds":
+        return [len(contrast["seeds"])] if contrast["seeds"] else []
     values = page.differences(contrast)
     if column == "effect":
         return [hedges(values)] if values is not None and cell not in ("–", "") else []
-    if column == "over seeds":
-        return page.interval_of(contrast) if values is not None else []
     if column == "difference in validation loss":
         return gap_of(page, contrast)
     readers = {
         "settings": settings,
         "as expected": agreement,
         "in steps of the baseline": steps_of_gap,
+        "training seeds": source,
+        "test examples": source,
+        "choice of the tuned value": source,
+        "half the interval": halved,
     }
-    return readers[column](page, contrast, cell) if column in readers else None
+    if column not in readers:
+        return None
+    if readers[column] is source:
+        return source(page, contrast, column)
+    return readers[column](page, contrast, cell)
+
+
+def source(page: Page, contrast: Mapping[str, Any], name: str) -> Sequence[float | None]:
+    """Return the standard error of a source of variance, and its fraction of the squared width in percent."""
+    level = page.level_of(contrast)
+    total = half_width([(own["variance"], own["degrees"]) for own in contrast["sources"]], level)
+    for own in contrast["sources"]:
+        if own["name"] == name:
+            part = half_width([(own["variance"], own["degrees"])], level)
+            percent = 100 * (part / total) ** 2
+            return [math.sqrt(own["variance"]), percent if percent >= 0.5 else 1.0]
+    return []
+
+
+def halved(page: Page, contrast: Mapping[str, Any], cell: str) -> Sequence[float | None]:
+    """Return the numbers of a cell that halves the interval, if these do and one less does not."""
+    level, n = page.level_of(contrast), len(contrast["seeds"])
+
+    def width(seeds: float, factor: float) -> float:
+        sources = []
+        for own in contrast["sources"]:
+            variance, degrees = own["variance"], own["degrees"]
+            if own["name"] == "training seeds":
+                variance, degrees = variance * n / seeds, degrees + seeds - n
+            elif own["name"] == "test examples":
+                variance, degrees = variance / factor, (degrees + 1) * factor - 1
+            sources.append((variance, degrees))
+        return half_width(sources, level)
+
+    half = width(n, 1) / 2
+    numbers = []
+    for text, words in re.findall(
+        rf"{N} ((?:times the )?seeds(?: and the test examples)?|times the test examples)", cell
+    ):
+        count = value_of(text)
+        scaled = {
+            "seeds": lambda number: width(number, 1),
+            "times the test examples": lambda number: width(n, number),
+            "times the seeds and the test examples": lambda number: width(n * number, number),
+        }[words]
+        numbers.append(
+            count if scaled(count) <= half < scaled(count - 1) or count >= 1000 else math.nan
+        )
+    return numbers
 
 
 def steps_of_gap(page: Page, contrast: Mapping[str, Any], cell: str) -> Sequence[float | None]:
@@ -693,15 +822,9 @@ def steps_of_gap(page: Page, contrast: Mapping[str, Any], cell: str) -> Sequence
 
 
 def agreement(page: Page, contrast: Mapping[str, Any], cell: str) -> Sequence[float | None]:
-    """Return the steps, and the interval at the printed level."""
-    steps = [None] * ("steps" in cell)
-    found = re.search(rf"{N} %: {N} to {N}", cell)
-    if not found:
-        return steps
-    test, level = page.test_of(contrast), value_of(found[1])
-    exact = 1 - 0.05 / round(0.05 / (1 - level / 100)) if level < 100 else 1.0
-    half = stats.t.ppf((1 + exact) / 2, test["degrees"]) * test["error"]
-    return [*steps, 100 * exact, test["difference"] - half, test["difference"] + half]
+    """Return the expected size where it is printed, and the steps."""
+    by = [None] * len(re.findall(rf"(?:by (?:more|less) than|equal to within) {N}", cell))
+    return [*by, *([None] if "steps" in cell else [])]
 
 
 def settings(page: Page, contrast: Mapping[str, Any], cell: str) -> Expected:
@@ -739,7 +862,8 @@ def variant_cell(page: Page, slug: str, column: str, cell: str) -> Sequence[floa
     trend = page.answer["training"]["variants"].get(slug, {})
     simple: dict[str, Callable[[], Sequence[float | None]]] = {
         "seeds": lambda: [len(page.scores(slug, page.metric))],
-        "against baseline": lambda: page.interval_of(against_baseline(page, slug)),
+        "against baseline": lambda: interval_cells(against_baseline(page, slug)),
+        "p": lambda: p_cells(against_baseline(page, slug)["adjusted_p"], cell),
         "FLOPs per token": lambda: [page.mean_of(slug, "flops_per_token")],
         "memory, MB": lambda: [page.mean_of(slug, "system/peak_memory_mb")],
         "time, s": lambda: [page.mean_of(slug, "system/wall_seconds")],
@@ -943,9 +1067,6 @@ class Checker:
         if slug is None:
             return self.point_problem(cells)
         self.sentence(number, cells[0])
-        if "interval of the direction" in self.columns:
-            self.name_cells(number, cells)
-            return contrast_cells(page, against_baseline(page, slug), self.columns[1:], cells[1:])
         for column, cell in zip(self.columns[1:], cells[1:], strict=True):
             if (self.section, column) in NO_SOURCE:
                 self.kinds["without a source"] += 1
@@ -1007,7 +1128,13 @@ class Checker:
         page, name = self.page, cells[0]
         self.sentence(number, name)
         self.name_cells(number, cells)
-        if not any(NUMBER.search(cell) for cell in cells[1:]):
+        tested_columns = {"difference", "training seeds", "difference in validation loss"}
+        values = [
+            cell
+            for column, cell in zip(self.columns, cells, strict=True)
+            if column in tested_columns or not tested_columns.intersection(self.columns)
+        ]
+        if not any(NUMBER.search(cell) for cell in values):
             return ""
         tested = [own for own in page.answer["contrasts"] if own["difference"] is not None]
         named = [own for own in tested if name.startswith((own["label"], own["name"]))]
@@ -1062,18 +1189,25 @@ def main(folders: Sequence[str]) -> int:
     """Print the numbers of each report by kind, and everything that is wrong."""
     wrong = 0
     for folder in folders:
+        findings = checksum_findings(Path(folder))
+        reason = reason_of(Path(folder))
+        if reason:
+            print(f"{folder}: withdrawn: {reason}")
+            wrong += shown_findings(folder, findings)
+            continue
         checker = Checker(Path(folder))
-        findings = [
-            *checker.check(),
-            *sentence_findings(checker.page),
-            *checksum_findings(Path(folder)),
-        ]
+        findings = [*checker.check(), *sentence_findings(checker.page), *findings]
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(checker.kinds.items()))
         print(f"{folder}: {kinds}; {len(findings)} wrong")
-        for finding in findings:
-            print(f"  {folder}/report.md:{finding.line}: {finding.problem}")
-        wrong += len(findings)
+        wrong += shown_findings(folder, findings)
     return int(wrong > 0)
+
+
+def shown_findings(folder: str, findings: Sequence[Finding]) -> int:
+    """Print what is wrong with a report and return its number."""
+    for finding in findings:
+        print(f"  {folder}/report.md:{finding.line}: {finding.problem}")
+    return len(findings)
 
 
 if __name__ == "__main__":

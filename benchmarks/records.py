@@ -18,7 +18,8 @@ import pandas as pd
 
 from headtohead_judge import verdicts
 from headtohead_judge.judging import judge
-from headtohead_judge.paired_tests import holm, seeds_needed, t_test_p
+from headtohead_judge.paired_tests import adjusted_for, t_test_p
+from headtohead_judge.power import seeds_needed
 from headtohead_judge.result_folders import read_results
 
 LOSS_PER_STEP = 0.0045 / 100
@@ -156,14 +157,15 @@ def judged_steps(chain: list[Record]) -> tuple[list[dict[str, str]], float]:
         sd * np.sqrt(sum(1 / len(chain[index + side].scores) for side in (0, 1)))
         for index in differences
     ]
-    parts = zip(differences.values(), errors, strict=True)
-    one, _ = holm([t_test_p(part.mean, error, degrees) for part, error in parts])
+    one = []
+    for difference, error in zip(differences.values(), errors, strict=True):
+        one.append(adjusted_for(len(differences), t_test_p(difference.mean, error, degrees)))
     for (index, difference), judgement, one_p in zip(differences.items(), found, one, strict=True):
         rows[index] |= {
             "difference": f"{difference.mean:+.5f}",
-            "interval": f"{difference.low:+.5f} to {difference.high:+.5f}",
+            "interval": f"{judgement.interval.low:+.5f} to {judgement.interval.high:+.5f}",
             "p": f"{difference.p:.2g}",
-            "holm": f"{judgement.holm_p:.2g}",
+            "adjusted": f"{judgement.adjusted_p:.2g}",
             "one": f"{one_p:.2g}",
             "supported": {"better": "**yes**", "worse": "worse"}.get(judgement.direction, "no"),
         }
@@ -186,8 +188,8 @@ SUMMARY = """Of {steps} steps, {tested} have at least two seeds on both sides. *
 {table}
 """
 COLUMNS = {"record": "record", "date": "date", "claimed": "published difference", "seeds": "stored seeds",
-           "difference": "difference of the seeds", "interval": "95 % interval", "p": "p", "holm": "Holm p",
-           "supported": "supported", "one": "Holm p, one deviation", "needed": "seeds needed"}  # fmt: skip
+           "difference": "difference of the seeds", "interval": "95 % interval", "p": "p", "adjusted": "adjusted p",
+           "supported": "supported", "one": "adjusted p, one deviation", "needed": "seeds needed"}  # fmt: skip
 
 
 def main(page: Path, golf: Path, nanogpt: Path) -> None:

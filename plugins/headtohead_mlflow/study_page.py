@@ -29,8 +29,10 @@ WAITING = "waiting"
 UNREADABLE = "UNREADABLE"
 """State of a run with a damaged status."""
 
-DIRECTIONS = "Better, worse: the interval excludes 0. Undetected: it contains 0, which does not show equality."
-SIZES = " Within, beyond: the interval of the size is entirely within, or beyond, the margin. Unclear: neither."
+WORDS = (
+    "Better, worse: the interval excludes 0. No difference shown: it contains 0, which does not show equality. "
+    "Equivalent: it contains 0 and lies within the margin."
+)
 
 
 @dataclass
@@ -157,7 +159,7 @@ class StudyPage:
         for name, contrast in self.contrasts.items():
             low, high = contrast.interval or (None, None)
             values[f"diff/{name}"] = contrast.difference
-            values[f"p/{name}"] = contrast.holm_p
+            values[f"p/{name}"] = contrast.adjusted_p
             values[f"low/{name}"] = low
             values[f"high/{name}"] = high
         metrics = {name: float(count) for name, count in counts.items()}
@@ -233,8 +235,7 @@ def _answer_paragraphs(answer: Answer) -> Iterator[str]:
     if answer.rows:
         columns = [*answer.rows[0]]
         yield _table(columns, answer.rows)
-        has_size = len(columns) > 3
-        yield DIRECTIONS + SIZES if has_size else DIRECTIONS
+        yield WORDS
     for severity, sentence in answer.cautions:
         yield f"**{severity}:** {markdown_escape(sentence)}"
     yield markdown_escape(answer.setup)

@@ -4,18 +4,19 @@ import random
 import statistics
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import scipy.stats
+from recompute import half_width
 
 from headtohead.analysis.scores import OTHER_DATA
 from headtohead.analysis.study import Analysis
 from headtohead.report.content import Report
 from headtohead.report.data import data_section
 from headtohead.storage.frames import load_frames
-from headtohead_judge import paired_tests
 from headtohead_judge.block_model import block_model
 from headtohead_notebooks.quirks import NotebookOptions
-from made.block_oracle import expected_test, scores_of
+from made.block_oracle import expected_test, expected_tests, scores_of
 from made.fake_study import CEILING
 
 METRIC = "test/exact_match"
@@ -25,19 +26,47 @@ def by_name(family):
     return {contrast.name: contrast for contrast in family.contrasts}
 
 
+def over_seeds(difference):
+    """Return mean, standard error over seeds and its degrees of freedom, without further sources of variance."""
+    seeds = difference.sources[0]
+    return difference.mean, math.sqrt(seeds.variance), seeds.degrees
+
+
+def expected_family(scores, contrasts, baseline):
+    """Return the expected tests of the differences of variants from the baseline, which are a family."""
+    family = [{contrast.variant: 1, baseline: -1} for contrast in contrasts]
+    return expected_tests(scores, family)
+
+
 def test_variants_are_paired_with_the_baseline_by_seed(quickstart):
     frames = load_frames(quickstart)
     family = Analysis(frames, METRIC).families.variants
     assert family.tested == 11
-    for contrast in family.contrasts:
-        scores = scores_of(frames, METRIC)
-        expected = expected_test(scores, {contrast.variant: 1, frames.baseline: -1})
+    scores = scores_of(frames, METRIC)
+    expected = expected_family(scores, family.contrasts, frames.baseline)
+    for contrast, test in zip(family.contrasts, expected, strict=True):
         paired = scipy.stats.ttest_rel(scores[contrast.variant], scores[frames.baseline])
-        assert (contrast.paired.p, contrast.paired.paired_p) == pytest.approx(
-            (expected.p, paired.pvalue), rel=1e-6
-        )
-    smallest = min(family.contrasts, key=lambda contrast: contrast.paired.p)
-    assert smallest.judgement.holm_p == pytest.approx(min(1, 11 * smallest.paired.p))
+        assert over_seeds(contrast.paired) == pytest.approx(test[:], rel=1e-6)
+        assert contrast.paired.paired_p == pytest.approx(paired.pvalue)
+        assert contrast.judgement.adjusted_p == pytest.approx(1 - (1 - contrast.paired.p) ** 11)
+
+
+def test_every_interval_has_the_level_that_makes_those_of_the_family_simultaneous(quickstart):
+    family = Analysis(load_frames(quickstart), METRIC).families.variants
+    for contrast in family.contrasts:
+        sources = [(source.variance, source.degrees) for source in contrast.paired.sources]
+        half = half_width(sources, 1 - 0.95 ** (1 / 11))
+        ends = contrast.judgement.interval.low, contrast.judgement.interval.high
+        mean = contrast.paired.mean
+        assert ends == pytest.approx((mean - half, mean + half))
+        assert 1 - contrast.level == pytest.approx(0.95 ** (1 / 11))
+
+
+def test_a_remark_names_the_contrasts_whose_verdict_the_paired_test_does_not_share(quickstart):
+    analysis = Analysis(load_frames(quickstart), METRIC)
+    for contrast in analysis.families.variants.contrasts:
+        adjusted = 1 - (1 - contrast.paired.paired_p) ** 11
+        assert contrast.is_unlike_paired_test == ((adjusted <= 0.05) != contrast.detected)
 
 
 def test_factor_contrast_averages_over_other_axes_within_each_seed(quickstart):
@@ -48,10 +77,8 @@ def test_factor_contrast_averages_over_other_axes_within_each_seed(quickstart):
         ("split-heads", "independent-heads"), ("padding-causal", "causal")
     ):
         weights |= {f"none-{attention}-{masking}": 0.25, f"sinusoidal-{attention}-{masking}": -0.25}
-    expected = expected_test(scores_of(frames, METRIC), weights)
-    assert (found.paired.mean, found.paired.p) == pytest.approx(
-        (expected.mean, expected.p), rel=1e-6
-    )
+    values = np.array([frames.scores(slug, METRIC)[1] * weight for slug, weight in weights.items()])
+    assert found.by_seed[1] == pytest.approx(values.sum())
     assert found.verdict == "worse"
 
 
@@ -61,21 +88,21 @@ def test_small_differences_are_within_a_margin_even_if_their_direction_is_detect
         for margin, late in ((None, False), (0.05, False), (0.05, True))
     )
     assert {contrast.size for contrast in plain.values()} == {None}
+    assert "equivalent" not in {contrast.direction for contrast in plain.values()}
     attention, rotary = (
         found["attention: independent-heads − split-heads"],
         found["positional: rotary − sinusoidal"],
     )
-    assert (attention.verdict, attention.reason) == ("undetected, within", None)
-    assert attention.size_text == "within the margin of 0.050"
-    assert rotary.verdict == "better, within"
-    assert found["positional: none − sinusoidal"].verdict == "worse, beyond"
-    assert found["masking: causal − padding-causal"].verdict == "worse, beyond"
+    assert (attention.verdict, attention.reason) == ("equivalent", None)
+    assert attention.margin_text == "0.050"
+    assert rotary.verdict == "better by less than the margin"
+    assert found["positional: none − sinusoidal"].verdict == "worse by more than the margin"
+    assert found["masking: causal − padding-causal"].verdict == "worse by more than the margin"
     for contrast in found.values():
-        test = contrast.judgement.size_test
-        inside = test.interval.low > -0.05 and test.interval.high < 0.05
-        assert inside == (contrast.size == "within")
-    text = late["attention: independent-heads − split-heads"].size_text
-    assert text == "within the margin of 0.050 (margin set after results existed)"
+        interval = contrast.judgement.interval
+        assert contrast.is_within_margin == (interval.low > -0.05 and interval.high < 0.05)
+    text = late["attention: independent-heads − split-heads"].margin_text
+    assert text == "0.050 (margin set after results existed)"
 
 
 def test_settings_equal_by_construction_are_excluded_from_averages(analysed):
@@ -95,8 +122,17 @@ def test_settings_equal_by_construction_are_excluded_from_averages(analysed):
     weights = {}
     for positional in ("sinusoidal", "rotary"):
         weights |= {f"{positional}-causal": 0.5, f"{positional}-padding-causal": -0.5}
-    expected = expected_test(scores_of(analysis.frames, METRIC), weights)
-    assert (found.paired.mean, found.paired.error) == pytest.approx((expected.mean, expected.error))
+    others = [
+        {f"{positional}-{mask}": sign / 2}
+        for positional, sign in (("rotary", 1), ("sinusoidal", -1))
+        for mask in ("padding-causal", "causal")
+    ]
+    rotary = {slug: weight for own in others for slug, weight in own.items()}
+    none = {"none-padding-causal": 1} | {
+        f"sinusoidal-{mask}": -0.5 for mask in ("padding-causal", "causal")
+    }
+    expected, *_ = expected_tests(scores_of(analysis.frames, METRIC), [weights, rotary, none])
+    assert over_seeds(found.paired) == pytest.approx(expected[:])
     assert found.spread == pytest.approx((found.paired.mean, found.paired.mean))
     assert len(found.settings) == 2
     assert found.reason == "1 of 3 settings same by construction, excluded"
@@ -116,12 +152,9 @@ def test_a_contrast_of_the_same_runs_is_counted_once(analysed):
     found = by_name(family)
     rotary, alibi = found["rotary − baseline"], found["alibi − baseline"]
     assert alibi.judgement == rotary.judgement
-    assert alibi.reason == "the same runs as rotary − baseline, counted once in the correction"
-    p_values = [found[name].paired.p for name in ("rotary − baseline", "none − baseline")]
-    assert [
-        rotary.judgement.holm_p,
-        found["none − baseline"].judgement.holm_p,
-    ] == paired_tests.holm(p_values)[0]
+    assert alibi.reason == "the same runs as rotary − baseline, counted once"
+    for contrast in (rotary, found["none − baseline"]):
+        assert contrast.judgement.adjusted_p == pytest.approx(1 - (1 - contrast.paired.p) ** 2)
 
 
 def test_variants_with_missing_seeds_are_not_ranked_unless_partial_is_allowed(messy):
@@ -227,7 +260,7 @@ def test_a_single_seed_gives_a_difference_and_no_verdict(analysed):
     family = analysed(seeds=(1,)).families.variants
     assert family.tested == 0
     for contrast in family.contrasts:
-        assert math.isnan(contrast.judgement.holm_p)
+        assert math.isnan(contrast.judgement.adjusted_p)
         assert contrast.verdict == "no verdict"
         assert contrast.reason == "one seed: no test"
 
@@ -236,7 +269,9 @@ def test_a_saturated_difference_has_no_verdict_with_too_few_seeds(analysed):
     axes = {"positional": ["sinusoidal", "rotary", "none"]}
     found = by_name(
         analysed(
-            axes=axes, score=lambda axes, seed: float(axes["positional"] != "none")
+            axes=axes,
+            seeds=range(1, 6),
+            score=lambda axes, seed: float(axes["positional"] != "none"),
         ).families.factors
     )
     assert found["positional: rotary − sinusoidal"].verdict == "identical"
@@ -311,17 +346,17 @@ def test_an_interaction_is_a_difference_of_differences_in_its_own_family(analyse
     }
     analysis = analysed(axes=axes, score=depends_on_heads, interactions=True)
     family = analysis.families.interactions
-    assert family.tested == len(family.contrasts) == 3
+    assert (family.tested, len(family.contrasts)) == (1, 3)  # the others are identical
     contrast = by_name(family)["attention: independent-heads − split-heads, by model.heads: 4 − 2"]
     weights = {
         f"{style}-{heads}-{positional}": (-1) ** ((style == "split-heads") + (heads == 2)) / 2
         for style, heads, positional in itertools.product(*axes.values())
     }
     expected = expected_test(scores_of(analysis.frames, METRIC), weights)
-    assert (contrast.paired.mean, contrast.paired.p) == pytest.approx((expected.mean, expected.p))
-    assert contrast.verdict == "significant"
+    assert contrast.paired.mean == pytest.approx(expected.mean)
+    assert contrast.verdict == "larger"
     others = [other for other in family.contrasts if other is not contrast]
-    assert {other.verdict for other in others} <= {"undetected", "identical"}
+    assert {other.verdict for other in others} <= {"no difference shown", "identical"}
 
 
 def test_an_interaction_that_is_zero_by_construction_is_not_tested(analysed):
@@ -354,26 +389,34 @@ def test_each_data_set_has_its_own_block_model(analysed):
     by_data = {
         name: {slug: own for slug, own in scores.items() if slug.startswith(name)} for name in scale
     }
-    tested = 0
-    for contrast in families.variants.contrasts:
-        own = by_data[contrast.variant.partition("-")[0]]
-        if contrast.paired and {*contrast.variants} <= own.keys():
-            expected = expected_test(own, {contrast.variant: 1, contrast.against: -1})
-            assert (contrast.paired.error, contrast.paired.p) == pytest.approx(
-                (expected.error, expected.p)
-            )
-            tested += 1
-    assert tested >= 3
+    for data, own in by_data.items():
+        contrasts = [
+            found for found in families.variants.contrasts if found.variant in own and found.paired
+        ]
+        assert len(contrasts) == 3
+        expected = expected_family(own, contrasts, f"{data}-sinusoidal")
+        for contrast, test in zip(contrasts, expected, strict=True):
+            assert over_seeds(contrast.paired) == pytest.approx(test[:])
 
     average = by_name(families.factors)["positional: rotary − sinusoidal"]
     models = [block_model([*own.values()]) for own in by_data.values()]
-    common = sum(2 / 4 * model.variance for model in models)
-    degrees = common**2 / sum((model.variance / 2) ** 2 / model.degrees for model in models)
-    prior, own = min(model.prior for model in models), statistics.variance(average.by_seed.values())
-    assert average.paired.error == pytest.approx(
-        math.sqrt((prior * common + 5 * own) / (prior + 5) / 6)
+    residual = sum(2 / 4 * model.residual_variance for model in models)
+    degrees = residual**2 / sum(
+        (model.residual_variance / 2) ** 2 / model.degrees for model in models
     )
-    assert average.paired.degrees == pytest.approx(max(5, min(prior + 5, degrees)))
+    tested = [found for found in families.factors.contrasts if found.by_seed]
+    own = [statistics.variance(found.by_seed.values()) for found in tested]
+    common = max(residual, statistics.mean(own))
+    if common > residual:
+        degrees = min(degrees, 5 * len(own))
+    prior, own_of_average = (
+        min(model.prior for model in models),
+        statistics.variance(average.by_seed.values()),
+    )
+    variance = (prior * common + 5 * own_of_average) / (prior + 5) / 6
+    expected = (average.paired.mean, math.sqrt(variance), max(5, min(prior + 5, degrees)))
+    assert over_seeds(average.paired) == pytest.approx(expected)
     for found, data in zip(average.settings, scale, strict=True):
         weights = {f"{data}-rotary": 1, f"{data}-sinusoidal": -1}
-        assert found.difference.error == pytest.approx(expected_test(by_data[data], weights).error)
+        test = expected_test(by_data[data], weights)
+        assert over_seeds(found.difference) == pytest.approx(test[:])

@@ -8,16 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headtohead.analysis.agreement import Agreement, agreement
+from headtohead.analysis.agreement import agreement
 from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.study import Analysis
 from headtohead.report.answer import answer
 from headtohead.schema.experiment_file import Expectation
 from headtohead.storage.frames import Frames, load_frames
-from headtohead_judge.looks import Looks
-from headtohead_judge.paired_tests import paired_differences
+from headtohead_judge.paired_tests import Interval
 from made import case_table
-from made.block_oracle import expected_test, scores_of
 from made.fake_study import record_checksums
 
 Plant = Callable[..., Frames]
@@ -74,6 +72,14 @@ def plant(analysed: Callable[..., Analysis]) -> Plant:
     return write
 
 
+def with_record(frames: Frames, changes: Mapping[str, Any]) -> Frames:
+    """Return frames with other fields of ``experiment.json``."""
+    record = type(frames.record).model_validate_json(
+        json.dumps(frames.record.to_json() | dict(changes))
+    )
+    return replace(frames, record=record)
+
+
 def contrast_of(frames: Frames, **options: Any) -> ContrastResult:
     (found,) = Analysis(frames, **options).families.declared.contrasts
     assert found.agreement is not None
@@ -85,18 +91,18 @@ def contrast_of(frames: Frames, **options: Any) -> ContrastResult:
     [
         (expect(), 0.1, "agrees: higher"),
         (expect(), -0.1, "disagrees: lower"),
-        (expect(), 0.0, "undecided: undetected"),
+        (expect(), 0.0, "undecided: no difference shown"),
         (expect("lower"), -0.1, "agrees: lower"),
-        (expect(by=0.05), 0.1, "agrees: higher, beyond"),
-        (expect(by=0.05), 0.02, "disagrees: higher, within"),
-        (expect(by=0.05), 0.05, "undecided: higher, unclear"),
-        (expect(by=0.05), 0.0, "disagrees: undetected, within"),
-        (expect(by=0.05), -0.1, "disagrees: lower, beyond"),
-        (expect("lower", 0.05), -0.05, "undecided: lower, unclear"),
-        (expect("equal", 0.05), 0.0, "agrees: within"),
-        (expect("equal", 0.05), 0.02, "agrees: higher, within"),
-        (expect("equal", 0.05), 0.1, "disagrees: higher, beyond"),
-        (expect("equal", 0.001), 0.0, "undecided: undetected, unclear"),
+        (expect(by=0.05), 0.1, "agrees: higher by more than 0.05"),
+        (expect(by=0.05), 0.02, "disagrees: higher by less than 0.05"),
+        (expect(by=0.05), 0.05, "undecided: higher"),
+        (expect(by=0.05), 0.0, "disagrees: equal to within 0.05"),
+        (expect(by=0.05), -0.1, "disagrees: lower by more than 0.05"),
+        (expect("lower", 0.05), -0.05, "undecided: lower"),
+        (expect("equal", 0.05), 0.0, "agrees: equal to within 0.05"),
+        (expect("equal", 0.05), 0.02, "agrees: higher by less than 0.05"),
+        (expect("equal", 0.05), 0.1, "disagrees: higher by more than 0.05"),
+        (expect("equal", 0.001), 0.0, "undecided: no difference shown"),
         (expect() | {"published": 0.02}, 0.1, "agrees: higher, larger than published"),
         (expect("lower") | {"published": -0.02}, -0.1, "agrees: lower, larger than published"),
         (expect("lower") | {"published": -0.2}, -0.1, "agrees: lower, smaller than published"),
@@ -115,37 +121,32 @@ def test_the_answer_says_whether_a_difference_is_as_expected(plant: Plant) -> No
         answer(Analysis(plant({}, gap=-0.1)))
         == "Worse in exact match, unlike the expected result: c."
     )
-    text = "No difference detected in exact match, which leaves the expected result open: c."
+    text = "No difference shown in exact match, which leaves the expected result open: c; could be up to 0.0"
     assert answer(Analysis(plant({}))).startswith(text)
 
 
-def test_the_interval_is_that_of_the_test_corrected_for_the_expected_results(plant: Plant) -> None:
-    frames = plant(
-        {},
-        {"expect": expect("equal", 0.2), "variant": "none"},
-        {"expect": None, "against": "none"},
-        gap=0.03,
-    )
-    expected = expected_test(
-        scores_of(frames, "test/exact_match"), {"rotary": 1, "sinusoidal": -1}
-    ).interval(0.975)
-    first, equal, untested = Analysis(frames).families.declared.contrasts
-    assert first.agreement.interval.level == pytest.approx(0.975)
-    assert equal.agreement.interval.level == pytest.approx(0.95)  # that of two one-sided tests
-    assert (first.agreement.interval.low, first.agreement.interval.high) == pytest.approx(
-        expected, abs=1e-9
-    )
-    assert untested.agreement is None
-
-
-def test_the_interval_of_a_study_with_looks_has_the_level_of_the_look(plant: Plant) -> None:
-    frames = plant({})
+def test_expected_results_have_the_interval_of_the_verdict_also_with_looks(plant: Plant) -> None:
+    """The expected size is just inside, or just outside, the interval of the verdict."""
+    others = {"name": "other", "expect": None, "variant": "none"}
+    frames = plant({"expect": expect()}, others, gap=0.03)
+    first, other = Analysis(frames).families.declared.contrasts
+    assert other.agreement is None
+    assert first.judgement.interval is not None
+    low = first.judgement.interval.low
     looks = {"seeds": [6, 12, 18], "taken": [6], "since": "2000-01-01T00:00:00+00:00"}
-    record = type(frames.record).model_validate_json(
-        json.dumps(frames.record.to_json() | {"looks": looks})
-    )
-    found = contrast_of(replace(frames, record=record))
-    assert found.agreement.interval.level == pytest.approx(1 - Looks((6, 12, 18)).level(0.05))
+    for by, changes, verdict in (
+        (low - 1e-6, {}, "agrees"),
+        (low + 1e-6, {}, "undecided"),
+        (low - 1e-6, {"looks": looks}, "undecided"),
+    ):
+        contrasts = frames.record.to_json()["contrasts"]
+        for contrast in contrasts:
+            if contrast.get("expect"):
+                contrast["expect"] = expect(by=by)
+        changed = with_record(frames, {"contrasts": contrasts, **changes})
+        found, _ = Analysis(changed).families.declared.contrasts
+        assert found.agreement is not None
+        assert found.agreement.verdict == verdict
 
 
 def test_contrasts_of_several_metrics_are_one_family_with_a_direction_and_a_margin_each(
@@ -155,18 +156,15 @@ def test_contrasts_of_several_metrics_are_one_family_with_a_direction_and_a_marg
         {"name": "match"}, {"name": "loss", "metric": "test/loss", "expect": None}, gap=0.1
     )
     margins = {"test/loss": {"value": 1e-6, "since": "2000-01-01T00:00:00+00:00"}}
-    record = type(frames.record).model_validate_json(
-        json.dumps(frames.record.to_json() | {"margins": margins})
-    )
-    family = Analysis(replace(frames, record=record)).families.declared
+    family = Analysis(with_record(frames, {"margins": margins})).families.declared
     match, loss = family.contrasts
     assert family.tested == 2
-    assert (match.metric, match.verdict, match.judgement.size_test) == (
+    assert (match.metric, match.verdict, match.judgement.margin) == (
         "test/exact_match",
         "better",
         None,
     )
-    assert (loss.metric, loss.judgement.size_test.margin) == ("test/loss", 1e-6)
+    assert (loss.metric, loss.judgement.margin) == ("test/loss", 1e-6)
     assert loss.direction == ("better" if loss.paired.mean < 0 else "worse")
 
 
@@ -189,7 +187,7 @@ def test_a_single_seed_is_undecided(expected: dict[str, Any], plant: Plant) -> N
 def test_missing_seeds_are_undecided_unless_partial_is_allowed(plant: Plant) -> None:
     frames = plant({}, gap=0.1, states={("rotary", 2): "DIVERGED"})
     found = contrast_of(frames)
-    assert (found.agreement.verdict, found.agreement.interval) == ("undecided", None)
+    assert str(found.agreement) == "undecided: no verdict"
     assert "1 diverged of 6 seeds" in found.reason
     assert contrast_of(frames, allow_partial=True).agreement.verdict == "agrees"
 
@@ -234,24 +232,22 @@ def test_scores_of_some_lengths_are_averaged_over_their_sentences(plant: Plant) 
     assert found.agreement.verdict == "agrees"
 
 
-@pytest.mark.slow
-def test_agreements_have_at_most_the_stated_error_rate() -> None:
-    """2,000 simulated studies of eight seeds with differences at the threshold of each rule: at most 5 % are wrong."""
-    random = np.random.default_rng(11)
-    wrong = {"higher": 0, "direction": 0, "equal": 0}
-    for _ in range(2000):
-        noise = random.normal(0, 0.02, size=8)
-
-        def found(
-            shift: float, direction: str, by: float = 0.0, noise: np.ndarray = noise
-        ) -> Agreement:
-            expected = Expectation.model_validate(expect(direction, by))
-            return agreement(expected, paired_differences(noise + shift), 0.05)
-
-        wrong["higher"] += found(0.0, "higher").verdict != "undecided"
-        wrong["direction"] += found(0.0, "higher", 0.05).direction != "undetected"
-        wrong["equal"] += found(0.05, "equal", 0.05).verdict == "agrees"
-    assert max(wrong.values()) / 2000 < 0.065
+@case_table(
+    ("interval", "expected", "words"),
+    [
+        ((0.05, 0.05), expect(by=0.05), "undecided: higher"),
+        ((0.06, 0.06), expect(by=0.05), "agrees: higher by more than 0.05"),
+        ((0.01, 0.06), expect(by=0.05), "undecided: higher"),
+        ((-0.01, 0.04), expect(by=0.05), "disagrees: equal to within 0.05"),
+        ((-0.05, 0.04), expect("equal", 0.05), "undecided: no difference shown"),
+    ],
+    default=5,
+)
+def test_every_word_is_read_off_the_interval(
+    interval: tuple[float, float], expected: dict[str, Any], words: str
+) -> None:
+    expectation = Expectation.model_validate(expected)
+    assert str(agreement(expectation, Interval(*interval))) == words
 
 
 @pytest.mark.parametrize(("direction", "verdict"), [("equal", "agrees"), ("higher", "disagrees")])
@@ -271,7 +267,7 @@ def test_a_contrast_that_is_the_same_by_construction_has_an_agreement(
 def test_a_difference_has_one_verdict_in_all_families(
     plant: Plant, gap: float, is_exchanged: bool
 ) -> None:
-    """Of three declared contrasts, Holm's factor is another than of the two variants."""
+    """Two declared contrasts that vary have wider intervals than the one variant that does."""
     others = [
         {"name": f"{k}", "variant": "none", "metric": k, "expect": None}
         for k in ("test/loss", "valid/loss")
@@ -281,7 +277,7 @@ def test_a_difference_has_one_verdict_in_all_families(
         plant({"expect": None} | sides, *others, {"name": "again", "expect": None}, gap=gap)
     ).families
     (declared, *_, again), variant = found.declared.contrasts, found.variants.contrasts[0]
-    assert (again.variant, variant.variant, found.declared.tested) == ("rotary", "rotary", 3)
+    assert (again.variant, variant.variant, found.declared.tested) == ("rotary", "rotary", 2)
     assert (
         variant.judgement
         == again.judgement
@@ -291,4 +287,4 @@ def test_a_difference_has_one_verdict_in_all_families(
     assert variant.paired
     assert variant.judgement.interval.low < variant.paired.mean < variant.judgement.interval.high
     assert variant.direction == ("better" if gap > 0 else "worse")
-    assert found.variants.contrasts[1].judgement.holm_p != declared.judgement.holm_p
+    assert found.variants.contrasts[1].level > declared.level

@@ -1,12 +1,13 @@
 """The variance that the choice of a tuned value adds to a mean: from tuning runs, by resampling."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from headtohead.analysis.selection import selections
-from headtohead.planning.tuning.choice import choose
+from headtohead.analysis.selection import _chosen_again, _curve_model, selections
+from headtohead.planning.tuning.choice import Table, choose
 from headtohead.storage.tuning import TrialRecord, TrialRun, TunedVariant, TuningRecord
 
 RATES = (0.001, 0.002, 0.004, 0.008)
@@ -120,3 +121,24 @@ def test_there_is_no_term_without_a_choice_or_a_second_seed():
     found = selections(record(two), "test/bleu")
     assert (found.by_variant, found.without_scores) == ({}, ("a",))
     assert found.reason == "tuning runs have no test/bleu"
+
+
+def test_resamples_with_the_best_value_inside_the_listed_ones_have_no_further_ones():
+    """Without noise, the listed values choose as without the further one, whose loss would choose it."""
+    losses = losses_of(RATES, 0.01, np.random.default_rng(10))
+    listed = [trial(rate, row) for rate, row in zip(RATES, losses, strict=True)]
+    further = trial(0.016, losses[1] - 0.1).model_copy(update={"is_further": True})
+    assert record(listed).variants["a"].rule == "curve"
+    with_further = Table.of([*listed, further], 2)
+    without = Table.of(listed, 2)
+    model = _curve_model(without, without.scores("valid/loss"))
+    wider = replace(
+        model,
+        expected=np.append(model.expected, -1.0),
+        residuals=np.vstack([model.residuals, np.zeros(2)]) * 0,
+    )
+    chosen = _chosen_again(with_further, wider)
+    assert chosen.by_curve.all()
+    assert np.exp(chosen.minimum) == pytest.approx(MINIMUM, rel=0.2)
+    as_listed = Table.of([*listed, further.model_copy(update={"is_further": False})], 2)
+    assert (_chosen_again(as_listed, wider).best == 4).all()

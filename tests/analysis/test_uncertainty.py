@@ -1,55 +1,27 @@
-"""Sources of uncertainty of a study: sentences from its translations, and whether pairing by seed helps."""
+"""Sources of uncertainty: seeds and test examples in every interval, and whether pairing by seed helps."""
 
 import math
 
 import numpy as np
 import pytest
-from sacrebleu.metrics import BLEU, CHRF
+from recompute import half_width
 
 from headtohead.analysis.study import Analysis
-from headtohead.analysis.uncertainty import sentence_values
-from headtohead.data.metrics import TRANSLATION
+from headtohead.analysis.uncertainty import halving
+from headtohead.analysis.wording import interval_caption
 from headtohead.report.content import Report
 from headtohead.report.contrasts import uncertainty_section
 from headtohead.storage.frames import load_frames
-from headtohead.storage.translations import Translation, translations_of
-from headtohead.training.evaluate import Translations
-from headtohead_judge.variance import with_sentences
+from headtohead.storage.translations import translations_of
+from headtohead_judge.paired_tests import EXAMPLES, Source, paired_differences
+from headtohead_judge.variance import example_variance
 from made import case_table
 
 
-@pytest.mark.parametrize(
-    ("metric", "scorer"), [("test/bleu", BLEU(tokenize="none", force=True)), ("test/chrf", CHRF())]
-)
-def test_values_by_sentence_are_jackknife_values_of_the_corpus_score(metric, scorer):
-    texts = np.random.default_rng(1).choice(["a b c d e", "a b c x e", "z b c d", "f"], size=12)
-    references = [("a b c d e", "z b c d f") if i % 3 else ("a b c d e",) for i in range(12)]
-
-    def score(indices):
-        streams = [
-            [references[i][k] if k < len(references[i]) else None for i in indices] for k in (0, 1)
-        ]
-        return scorer.corpus_score([texts[i] for i in indices], streams).score
-
-    rows = [
-        Translation(str(i), own, text, text in own)
-        for i, (own, text) in enumerate(zip(references, texts, strict=True))
-    ]
-    full = score(range(12))
-    without = [score([i for i in range(12) if i != left_out]) for left_out in range(12)]
-    found = sentence_values(rows, metric)
-    assert found.mean() == pytest.approx(full)
-    assert found - full == pytest.approx([11 * (np.mean(without) - rest) for rest in without])
-    scores = Translations(
-        tuple(row.source for row in rows), tuple(references), tuple(texts)
-    ).scores(TRANSLATION)
-    assert found.mean() == pytest.approx(scores[metric.removeprefix("test/")], abs=1e-12)
-
-
-def test_the_interval_with_sentences_is_that_of_the_translations(quickstart):
+def test_test_sentences_are_a_source_of_variance_of_every_contrast(quickstart):
     analysis = Analysis(load_frames(quickstart))
     found = analysis.uncertainty
-    assert (found.reason, found.num_sentences) == (None, 250)
+    assert (found.reason, found.num_groups) == ("", 250)
     (none,) = (row for row in found.contrasts if row.contrast.value == "none")
     settings = [
         f"{style}-{mask}"
@@ -64,19 +36,73 @@ def test_the_interval_with_sentences_is_that_of_the_translations(quickstart):
     difference = np.mean(
         [exact(f"none-{rest}") - exact(f"sinusoidal-{rest}") for rest in settings], axis=0
     )
-    expected, over_seeds = with_sentences(none.contrast.paired, difference), none.contrast.paired
-    assert difference.mean() == pytest.approx(over_seeds.mean)
-    assert (none.with_sentences.low, none.with_sentences.high) == pytest.approx(
-        (expected.low, expected.high)
+    seeds, examples = none.contrast.paired.sources
+    assert (seeds.name, examples.name) == ("training seeds", "test examples")
+    assert examples.variance == pytest.approx(max(0.0, example_variance(difference)))
+    assert examples.degrees == 249
+    assert [part.source for part in none.parts] == ["training seeds", "test examples"]
+    assert sum(part.fraction for part in none.parts) == pytest.approx(1)
+
+
+def two_sources(seeds, examples):
+    """Return a difference of six seeds with these variances of seeds and of 250 test examples."""
+    values = np.array([1.0, -1.0, 2.0, -2.0, 0.5, -0.5])
+    difference = paired_differences(values)
+    return difference.with_seed_variance(seeds, 5).with_source(Source(EXAMPLES, examples, 249))
+
+
+@case_table(
+    ("difference", "seeds", "examples", "both"),
+    [
+        (two_sources(1.0, 0.0), 17, None, 3),
+        (two_sources(0.01, 1.0), None, 5, 4),
+        (two_sources(1.0, 1.0), None, None, 4),
+    ],
+    default=3,
+)
+def test_what_halves_an_interval_does(difference, seeds, examples, both):
+    found = halving(difference, 0.05)
+
+    def width(more_seeds, factor):
+        variances = [source.variance for source in difference.sources]
+        sources = [(variances[0] * 6 / more_seeds, more_seeds - 1)]
+        sources.append((variances[1] / factor, 250 * factor - 1))
+        return half_width(sources, 0.05)
+
+    half = width(6, 1) / 2
+    for number, scaled in (
+        (found.seeds, lambda count: width(count, 1)),
+        (found.examples, lambda factor: width(6, factor)),
+        (found.both, lambda factor: width(6 * factor, factor)),
+    ):
+        if number is not None:
+            assert scaled(number) <= half < scaled(number - 1)
+    assert (found.seeds, found.examples, found.both) == (seeds, examples, both)
+
+
+def test_captions_name_the_sources_or_the_reason_why_only_seeds_are_one(analysed):
+    axes = {"positional": ["sinusoidal", "rotary", "none"]}
+    analysis = analysed(axes=axes)
+    contrasts = analysis.main_contrasts
+    scope = (
+        "Intervals: simultaneous 95 % over 2 factor contrasts. Sources of variance: training seeds"
     )
-    assert expected.low <= over_seeds.low < over_seeds.high <= expected.high
+    assert interval_caption(analysis, contrasts) == f"{scope} and test examples."
+    losses = Analysis(analysis.frames, "valid/loss")
+    reason = "a run has no values per example"
+    assert interval_caption(losses, losses.main_contrasts) == (
+        f"{scope}. Test examples are no source: {reason}."
+    )
 
 
-def test_scores_that_are_not_those_of_the_translations_are_not_analysed(analysed):
+def test_scores_that_are_not_those_of_the_stored_values_are_no_source(analysed):
     analysis = analysed(
-        axes={"positional": ["sinusoidal", "rotary"]}, score=lambda axes, seed: 0.5011
+        axes={"positional": ["sinusoidal", "rotary"]},
+        score=lambda axes, seed: 0.5011 + 0.001 * seed * len(axes["positional"]),
     )
     assert analysis.uncertainty.reason.startswith("the scores are not those")
+    (contrast,) = analysis.main_contrasts
+    assert contrast.source_names == ["training seeds"]
 
 
 def score_with(shared):
@@ -118,4 +144,4 @@ def test_components_are_standard_deviations_by_source(analysed):
     # The true means are 0.93, 0.96 and 0.48; the sd of a run is that of 0.008 and 0.006 (and less at 1.0).
     assert found.variant_sd == pytest.approx(np.std([0.93, 0.96, 0.48], ddof=1), abs=0.01)
     assert 0.005 < found.seed_sd < 0.015
-    assert found.sentence_sd < 0.02
+    assert found.example_sd < 0.02

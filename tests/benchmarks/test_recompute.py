@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -70,12 +69,45 @@ def test_contrasts_of_source_lengths_are_recomputed(benchmark, capsys, tmp_path)
     assert benchmark("recompute").main([str(written.folder)]) == 1
 
 
-@pytest.mark.parametrize("field", ["difference", "holm_p", "paired_p"])
-def test_a_changed_number_of_a_contrast_of_two_metrics_is_found(benchmark, tmp_path, field):
-    folder = tmp_path / "report"
-    shutil.copytree(REPORTS / "published" / "michel-heads-masked", folder)
+@pytest.mark.parametrize("field", ["difference", "adjusted_p", "largest_possible"])
+def test_a_changed_number_of_a_contrast_of_two_metrics_is_found(
+    benchmark, tmp_path, no_figures, field
+):
+    axes = {"positional": ["sinusoidal", "rotary", "none"]}
+    sides = {"variant": "rotary", "against": "none", "name": "both"}
+    declared = [sides | {"metric": "test/loss", "against_metric": "valid/loss"}]
+    study = Study(axes=axes, maps=False, declared=declared)
+    with no_figures():
+        folder = write_report(write_study(tmp_path, study), tmp_path / "reports").folder
+    assert benchmark("recompute").main([str(folder)]) == 0
     answer = json.loads((folder / "answer.json").read_text())
-    assert answer["contrasts"][2]["against_metric"] == "heads/encoder/only-one/bleu"
-    answer["contrasts"][2][field] += 1e-4
+    (contrast,) = (own for own in answer["contrasts"] if own["family"] == "declared")
+    assert contrast["against_metric"] == "valid/loss"
+    contrast[field] += 1e-4
     (folder / "answer.json").write_text(json.dumps(answer))
     assert benchmark("recompute").main([str(folder)]) == 1
+
+
+def test_a_withdrawn_report_says_so_and_is_not_recomputed(benchmark, capsys, tmp_path, no_figures):
+    with no_figures():
+        study = Study(axes={"positional": ["sinusoidal", "rotary"]}, maps=False)
+        folder = write_report(write_study(tmp_path / "runs", study), tmp_path).folder
+    marks = benchmark("withdrawn")
+    page = folder / "report.md"
+    before = page.read_text(encoding="utf-8")
+    (tmp_path / "README.md").write_text(f"Text.\n\n{marks.START}{marks.END}\n", encoding="utf-8")
+    list_of_reports = tmp_path / "withdrawn.yaml"
+    list_of_reports.write_text("quickstart: its test set was wrong.\n", encoding="utf-8")
+    assert marks.main(tmp_path) == 0
+    assert "\n\n> **Withdrawn: its test set was wrong.**\n\n" in page.read_text(encoding="utf-8")
+    assert "- quickstart: its test set was wrong.\n" in (tmp_path / "README.md").read_text("utf-8")
+    assert benchmark("recompute_text").checksum_findings(folder) == []
+    capsys.readouterr()
+    for script in ("recompute", "recompute_text"):
+        assert benchmark(script).main([str(folder)]) == 0
+        assert capsys.readouterr().out == f"{folder}: withdrawn: its test set was wrong.\n"
+    list_of_reports.write_text("", encoding="utf-8")
+    assert marks.main(tmp_path) == 0
+    assert page.read_text(encoding="utf-8") == before
+    list_of_reports.write_text("other: a reason.\n", encoding="utf-8")
+    assert marks.main(tmp_path) == 1

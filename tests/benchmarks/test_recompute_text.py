@@ -1,5 +1,6 @@
 """Every number of the committed reports has a source, and a changed number, sentence or file is found."""
 
+import functools
 import json
 import random
 import re
@@ -12,25 +13,73 @@ from scipy import stats
 
 from headtohead.report.writing import CHECKSUMS, write_report
 from made import case_table
+from made.fake_study import Study, write_study
 
 REPORTS = Path(__file__).parents[2] / "reports"
 FOLDERS = sorted(file.parent for file in REPORTS.rglob("answer.json"))
-TEXTS = {"sizes": REPORTS / "contested" / "sizes", "quickstart": REPORTS / "quickstart"}
+CROSSED = {
+    "positional": ["sinusoidal", "rotary", "none"],
+    "attention": ["split-heads", "independent-heads"],
+}
+SIDES = {"variant": "rotary-split-heads", "against": "sinusoidal-split-heads"}
+STUDIES = {
+    "crossed": Study(name="crossed", axes=CROSSED, maps=False, margin=0.03),
+    "interactions": Study(
+        name="interactions", axes=CROSSED, maps=False, interactions=True, seeds=(1, 2, 3, 4)
+    ),
+    "sizes": Study(
+        name="sizes",
+        axes={"positional": ["sinusoidal", "rotary", "none"], "size": ["small", "large"]},
+        maps=False,
+        seeds=(1, 2, 3, 4, 5),
+    ),
+    "declared": Study(
+        name="declared",
+        axes=CROSSED,
+        maps=False,
+        declared=[
+            SIDES | {"name": "Rotary"},
+            SIDES | {"name": "Rotary, loss", "metric": "test/loss"},
+        ],
+    ),
+    "single": Study(name="single", axes={"positional": ["sinusoidal"]}, maps=False),
+}
+"""Studies whose reports have all kinds of tables."""
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory, no_figures):
+    """Return a function that returns the folder of the report of a study."""
+    root = tmp_path_factory.mktemp("reports")
+
+    @functools.cache
+    def write(name: str) -> Path:
+        with no_figures():
+            return write_report(write_study(root / "runs", STUDIES[name]), root).folder
+
+    return write
 
 
 @pytest.fixture
-def copied(tmp_path):
-    """Return a function that copies a committed report and replaces a text of its ``report.md``."""
+def copied(written, tmp_path):
+    """Return a function that copies a report and replaces a text of its ``report.md``."""
 
     def copy(name: str, old: str = "", new: str = "") -> Path:
         folder = tmp_path / name
-        shutil.copytree(TEXTS[name], folder)
+        shutil.copytree(written(name), folder)
         text = (folder / "report.md").read_text(encoding="utf-8")
         assert old in text
         (folder / "report.md").write_text(text.replace(old, new, 1), encoding="utf-8")
         return folder
 
     return copy
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_number_of_a_written_report_has_a_source(name, written, benchmark, capsys):
+    folder = str(written(name))
+    assert benchmark("recompute_text").main([folder]) == 0, capsys.readouterr().out
+    assert benchmark("recompute").main([folder]) == 0, capsys.readouterr().out
 
 
 def test_every_number_of_the_committed_reports_has_a_source(benchmark, capsys):
@@ -42,17 +91,19 @@ def test_every_number_of_the_committed_reports_has_a_source(benchmark, capsys):
 @case_table(
     ("name", "old", "new"),
     [
-        ("sizes", "data and size, it is 0.016.", "data and size, it is 0.013."),
-        ("sizes", "a difference of 0.057 or more", "a difference of 0.047 or more"),
-        ("sizes", "| 25 of 28 (71 % to 100 %)", "| 25 of 28 (75 % to 100 %)"),
-        ("sizes", "96 runs: 24 variants", "96 runs: 23 variants"),
-        ("sizes", "(99.76 %: 0.126 to 0.212)", "(99.76 %: 0.126 to 0.211)"),
-        ("sizes", "training seed | 0.016", "training seed | 0.013"),
-        ("sizes", "fell by 1.5 to 2.8 %", "fell by 1.2 to 2.8 %"),
-        ("sizes", "Every point is a seed, the tick", "Every one of 5 points is a seed, the tick"),
-        ("quickstart", "(+58 % non-embedding", "(+48 % non-embedding"),
-        ("sizes", "about 330 steps |", "about 340 steps |"),
-        ("sizes", "| beyond (99.52 %: 0.131", "| beyond (99.42 %: 0.131"),
+        ("sizes", "data and size, it is 0.007.", "data and size, it is 0.009."),
+        ("sizes", "| 3 of 3 (100 % to 100 %)", "| 2 of 3 (100 % to 100 %)"),
+        ("sizes", "30 runs: 6 variants", "30 runs: 7 variants"),
+        ("interactions", "a difference of 0.011 would", "a difference of 0.012 would"),
+        ("interactions", "split-heads; could be up to 0.014", "split-heads; could be up to 0.015"),
+        ("crossed", "+0.024 (+0.017 to +0.032) | better", "+0.024 (+0.017 to +0.033) | better"),
+        ("crossed", "training seed | 0.012", "training seed | 0.013"),
+        ("crossed", "| 0.0026 (86 %)", "| 0.0026 (76 %)"),
+        ("crossed", "| 40 seeds |", "| 41 seeds |"),
+        ("crossed", "is 1.1 times the residual", "is 1.3 times the residual"),
+        ("crossed", "over 5 baseline contrasts", "over 6 baseline contrasts"),
+        ("crossed", "Every point is a seed, the tick", "Every one of 5 points is a seed, the tick"),
+        ("crossed", "(+58 % non-embedding", "(+48 % non-embedding"),
     ],
     default=3,
 )
@@ -64,7 +115,15 @@ def test_a_changed_number_is_found_with_its_line(name, old, new, copied, benchma
     assert {finding.line for finding in found} == {line}
 
 
-SECTIONS = ("Variants", "Tests", "Further metrics", "Training", "Axis by axis", "Interactions")
+SECTIONS = (
+    "Variants",
+    "Further metrics",
+    "Training",
+    "Axis by axis",
+    "Interactions",
+    "Variance by source",
+    "Other tests",
+)
 
 
 def perturbed(text: str, generator: random.Random) -> tuple[str, set[int]]:
@@ -87,7 +146,7 @@ def perturbed(text: str, generator: random.Random) -> tuple[str, set[int]]:
     return "\n".join(lines), changed
 
 
-@case_table("name", ["sizes", "quickstart"], default=1)
+@case_table("name", ["sizes", "crossed", "interactions"], default=3)
 def test_a_changed_digit_of_every_row_of_results_is_found(name, copied, benchmark):
     checked = benchmark("recompute_text")
     folder = copied(name)
@@ -133,12 +192,12 @@ def test_every_number_of_the_index_of_reports_is_in_its_report_or_recomputed():
 def test_a_sentence_that_answer_json_has_with_other_words_is_found(copied, benchmark):
     folder = copied("sizes")
     answer = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
-    answer["setup"] = answer["setup"].replace("text, tinyshakespeare", "text")
+    answer["setup"] = answer["setup"].replace("toy-grammar, ", "")
     (folder / "answer.json").write_text(json.dumps(answer), encoding="utf-8")
     checked = benchmark("recompute_text")
     (found,) = checked.sentence_findings(checked.Page(folder))
     assert found.problem.startswith(
-        "answer.json has another sentence: Set-up: text, 15,686 training"
+        "answer.json has another sentence: Set-up: English to French, 4,500 training"
     )
 
 
@@ -148,10 +207,10 @@ def test_an_edited_an_added_and_a_missing_file_are_found(copied, benchmark):
     assert checksum_findings(folder) == []
     with (folder / "report.md").open("a", encoding="utf-8") as file:
         file.write("A word.\n")
-    (folder / "figures" / "curves.svg").unlink()
+    (folder / "results.csv").unlink()
     (folder / "notes.md").write_text("A word.\n", encoding="utf-8")
     found = [finding.problem.partition(" ")[0] for finding in checksum_findings(folder)]
-    assert found == ["figures/curves.svg", "notes.md", "report.md"]
+    assert found == ["notes.md", "report.md", "results.csv"]
     (folder / CHECKSUMS).unlink()
     assert [finding.problem for finding in checksum_findings(folder)] == [
         "SHA256SUMS is missing; h2h report writes it"

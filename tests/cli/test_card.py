@@ -99,7 +99,7 @@ def test_the_page_has_the_differences_of_the_runs_the_costs_and_the_source(
         assert float(own.split()[0]) == pytest.approx(means["my-idea", data], abs=6e-3)
         assert shown == pytest.approx(expected, abs=6e-3)
     assert "\nclass Own(Positional):\n" in page
-    assert "Holm's correction over 6 contrasts" in page
+    assert "simultaneous 95 % over 6 declared contrasts" in page
     assert "FLOPs per token" in page
     assert "\nquestion: Is the positional 'my-idea' better" in page
     analysis = Analysis(load_frames(Path("runs/card-my-idea")), "test/exact_match")

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from headtohead_judge.best import compare_with_best
+from headtohead_judge.best import BestComparison, compare_with_best
+from headtohead_judge.contrast import ScoreTable, Side
 
 
 @pytest.fixture
@@ -15,60 +16,81 @@ def scores() -> np.ndarray:
     return means[:, None] + np.random.default_rng(1).normal(0, 0.01, (4, 6))
 
 
-def test_worse_p_is_the_smallest_one_sided_p_against_all_others_times_their_number(
+def compared(scores: np.ndarray, **options: object) -> list[BestComparison]:
+    """Return the comparisons of rows of scores, each with the variance of its own differences."""
+    by_side = {}
+    for number, row in enumerate(scores):
+        by_side[Side(str(number), "accuracy")] = dict(enumerate(row.tolist()))
+    return [*compare_with_best([*by_side], ScoreTable(by_side), **options).values()]
+
+
+def intervals(scores: np.ndarray, variant: int) -> list[tuple[float, float]]:
+    """Return the simultaneous intervals of a variant against all others, by scipy."""
+    found = []
+    for row in np.delete(scores, variant, axis=0):
+        difference = scores[variant] - row
+        result = stats.ttest_1samp(difference[np.isfinite(difference)], 0)
+        ends = result.confidence_interval(0.95 ** (1 / 3))
+        found.append((ends.low, ends.high))
+    return found
+
+
+def test_a_variant_is_worse_if_an_interval_against_another_one_is_below_zero(
     scores: np.ndarray,
 ) -> None:
-    assert [found.is_worse for found in compare_with_best(scores)] == [False, False, True, True]
-    assert all(math.isnan(found.equivalence_p) for found in compare_with_best(scores))
+    assert [found.is_worse for found in compared(scores)] == [False, False, True, True]
     missing = scores.copy()
     missing[2, 4] = np.nan  # leaves its seed out of the comparisons of this variant only
     for values in (scores, missing):
-        for own, found in enumerate(compare_with_best(values)):
-            p_values = []
-            for row in np.delete(values, own, axis=0):
-                known = np.isfinite(row - values[own])
-                p_values.append(
-                    stats.ttest_rel(row[known], values[own][known], alternative="greater").pvalue
-                )
-            assert found.worse_p == pytest.approx(min(1.0, 3 * min(p_values)))
+        for variant, found in enumerate(compared(values)):
+            expected = intervals(values, variant)
+            assert found.is_worse == any(high < 0 for _, high in expected)
+            assert found.largest_deficit == pytest.approx(max(0.0, *(-low for low, _ in expected)))
 
 
-def test_equivalence_p_is_the_largest_one_sided_p_that_another_variant_is_better_adjusted_by_holm(
+def test_a_variant_is_equivalent_to_the_best_if_all_intervals_are_above_minus_the_margin(
     scores: np.ndarray,
 ) -> None:
-    margin = 0.05
-    found = compare_with_best(scores, margin=margin)
-    p_values = [
-        max(
-            stats.ttest_1samp(row - other, -margin, alternative="greater").pvalue
-            for index, other in enumerate(scores)
-            if index != own
-        )
-        for own, row in enumerate(scores)
-    ]
-    running, adjusted = 0.0, {}
-    for rank, index in enumerate(np.argsort(p_values)):
-        running = max(running, min(1.0, (4 - rank) * p_values[index]))
-        adjusted[int(index)] = running
-    assert [row.equivalence_p for row in found] == pytest.approx(
-        [adjusted[index] for index in range(4)]
-    )
-    assert [row.is_equivalent for row in found] == [True, True, False, False]
+    found = compared(scores, margin=0.05)
+    expected = []
+    for variant in range(4):
+        expected.append(all(low > -0.05 for low, _ in intervals(scores, variant)))
+    assert [row.is_equivalent for row in found] == expected == [True, True, False, False]
+    assert not any(row.is_equivalent for row in compared(scores))
+
+
+def test_the_p_of_a_worse_variant_is_the_smallest_adjusted_one_of_those_above_it(
+    scores: np.ndarray,
+) -> None:
+    for variant, found in enumerate(compared(scores)):
+        p_values = [1.0]
+        for row in np.delete(scores, variant, axis=0):
+            if row.mean() > scores[variant].mean():
+                p_values.append(1 - (1 - stats.ttest_rel(row, scores[variant]).pvalue) ** 3)
+        assert found.worse_p == pytest.approx(min(p_values))
 
 
 def test_for_losses_the_lowest_is_the_best(scores: np.ndarray) -> None:
-    higher = compare_with_best(scores, margin=0.05)
-    lower = compare_with_best(1 - scores, margin=0.05, higher_is_better=False)
+    higher = compared(scores, margin=0.05)
+    lower = compared(1 - scores, margin=0.05, higher_is_better=False)
     for left, right in zip(higher, lower, strict=True):
-        assert (left.worse_p, left.equivalence_p) == pytest.approx(
-            (right.worse_p, right.equivalence_p)
-        )
+        assert (left.is_worse, left.is_equivalent) == (right.is_worse, right.is_equivalent)
+        assert left.largest_deficit == pytest.approx(right.largest_deficit)
+        assert left.worse_p == pytest.approx(right.worse_p)
 
 
-def test_differences_without_variance_have_the_p_of_the_sign_flip_test() -> None:
-    found = compare_with_best([[1.0] * 6, [0.5] * 6], margin=0.6)
-    assert [row.worse_p for row in found] == [1.0, 0.5**6]
-    assert [row.equivalence_p for row in found] == [2 * 0.5**6] * 2
+def test_differences_without_variance_need_enough_seeds_for_their_signs() -> None:
+    few = compared(np.array([[1.0] * 5, [0.5] * 5]), margin=0.6)
+    assert [(row.is_worse, row.is_equivalent) for row in few] == [(False, False)] * 2
+    assert few[0].largest_deficit == math.inf
+    enough = compared(np.array([[1.0] * 6, [0.5] * 6]), margin=0.6)
+    assert [(row.is_worse, row.is_equivalent) for row in enough] == [(False, True), (True, True)]
+    assert enough[1].largest_deficit == 0.5
+
+
+def test_a_single_variant_has_no_comparison() -> None:
+    with pytest.raises(ValueError, match="two variants"):
+        compared(np.ones((1, 6)))
 
 
 @pytest.mark.parametrize(

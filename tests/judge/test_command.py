@@ -1,6 +1,5 @@
 """``h2h judge`` on files: unusual tables have a correct verdict, or an error of one line with exit code 2."""
 
-import itertools
 import json
 import re
 import subprocess
@@ -8,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -17,9 +16,9 @@ import pytest
 from headtohead_judge.command import EXIT_CODES
 from headtohead_judge.errors import HeadToHeadError
 from headtohead_judge.judging import judge
-from headtohead_judge.paired_tests import Interval
+from headtohead_judge.request import DIRECTIONS, SIZES
 from headtohead_judge.score_files import read_score_file
-from headtohead_judge.verdicts import Judgement, SizeTest
+from headtohead_judge.verdicts import Direction, Judgement, Size
 from made import case_table
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -133,7 +132,9 @@ def test_json_columns_named_as_times_are_numbers(tmp_path: Path, h2h_here: Comma
     (tmp_path / "scores.jsonl").write_text("\n".join(map(json.dumps, rows)))
     arguments = ("--baseline", "base", "--lower-is-better", "--margin", "1", "--format", "json")
     done = h2h_here(tmp_path, "judge", "scores.jsonl", *arguments)
-    assert [found["size"] for found in json.loads(done.stdout)["contrasts"]] == ["within"]
+    assert [found["size"] for found in json.loads(done.stdout)["contrasts"]] == [
+        "by less than the margin"
+    ]
 
 
 REFUSED: dict[str, tuple[str, bytes, str]] = {
@@ -328,12 +329,10 @@ def test_the_text_has_a_row_per_variant_and_the_answer_the_next_look(
     )
     done = h2h_here(tmp_path, *arguments, "--answer", "answer.json")
     rows = {line.split()[0]: line.split() for line in done.stdout.splitlines() if line}
-    assert (rows["new"][:4], rows["new"][-3:]) == (
-        ["new", "6", "0.8483", "+0.0400"],
-        ["better,", "beyond", "0"],
-    )
-    assert rows["noise"][-3] == "undetected,"
-    assert rows["noise"][-1] == "3"
+    assert rows["new"][:4] == ["new", "6", "0.8483", "+0.0400"]
+    assert " ".join(rows["new"]).endswith(" better by more than the margin 0")
+    assert re.search(r"no difference shown; could be up to 0\.\d+ 3$", " ".join(rows["noise"]))
+    assert "Holm" not in done.stdout
     assert done.returncode == 3
     assert json.loads((tmp_path / "answer.json").read_text())["more_seeds"] == 6
 
@@ -348,21 +347,25 @@ def test_the_table_of_exit_codes_is_printed_as_in_the_guide_and_is_that_of_the_v
     rows = [tuple(line.strip("| ").split(" | ")) for line in table.splitlines()]
     printed = [re.split("  +", line) for line in EXIT_CODES.strip().splitlines()[2:]]
     assert [list(row) for row in rows] == printed
-    code_of = {verdict.partition(" (")[0]: code for verdict, code in rows}
-    for direction, size in itertools.product(
-        ("better", "worse", "undetected"), ("within", "beyond", "unclear")
-    ):
-        inside = {"within": 0.1, "beyond": 9.0, "unclear": 0.6}[size]
-        test = SizeTest(0.5, 0.01 if size == "within" else 1.0, Interval(0.9, inside - 0.2, inside))
-        found = Judgement(direction, size_test=test)
-        row = "worse, with any size" if direction == "worse" else f"{direction}, {size}"
-        assert found.size == size
-        assert found.exit_code(()) == int(code_of.get(row, code_of["any other"])[-1])
-        assert (
-            found.exit_code((direction,))
-            == found.exit_code((f"{direction}, {size}",))
-            == int(code_of["in --accept"])
-        )
+    code_of = {verdict: int(code) for verdict, code in rows}
+    for verdict in (*DIRECTIONS, *SIZES):
+        direction, size = verdict, None
+        for prefix in ("better", "worse"):
+            if verdict.startswith(f"{prefix} by "):
+                direction, size = prefix, verdict.removeprefix(f"{prefix} ")
+        found = Judgement(direction, size)
+        assert found.verdict == verdict
+        row = "worse, with any size" if direction == "worse" else "any other"
+        assert found.exit_code(()) == code_of[row]
+        assert found.exit_code((direction,)) == found.exit_code((verdict,)) == 0
+    assert code_of["in --accept"] == 0
+
+
+def test_every_word_of_a_verdict_can_be_accepted() -> None:
+    """A metric of the command has a direction, and no contrast of it is the same by construction."""
+    directions = {*get_args(Direction)} - {"larger", "smaller", "same by construction"}
+    sizes = {f"{direction} {size}" for direction in ("better", "worse") for size in get_args(Size)}
+    assert ({*DIRECTIONS}, {*SIZES}) == (directions, sizes)
 
 
 @pytest.mark.parametrize(
@@ -372,14 +375,17 @@ def test_the_table_of_exit_codes_is_printed_as_in_the_guide_and_is_that_of_the_v
         (("--baseline", "base", "--format", "markdown"), 0),
         (("--baseline", "new"), 1),
         (("--baseline", "new", "--accept", "worse"), 0),
-        (("--baseline", "new", "--margin", "0.5", "--accept", "worse,within"), 0),
-        (("--baseline", "new", "--margin", "0.001", "--accept", "worse,within"), 1),
+        (("--baseline", "new", "--margin", "0.5", "--accept", "worse by less than the margin"), 0),
+        (
+            ("--baseline", "new", "--margin", "0.001", "--accept", "worse by less than the margin"),
+            1,
+        ),
         (("--baseline", "base", "--looks", "2", "--at-most", "20"), 3),
         (("--baseline", "base", "--candidate", "mid", "--ledger", "ledger.jsonl"), 3),
         (("--baseline", "bsae"), 2),
         (("--baseline", "base", "--margin", "0"), 2),
         (("--baseline", "base", "--accept", "good"), 2),
-        (("--baseline", "base", "--accept", "undetected,within"), 2),
+        (("--baseline", "base", "--accept", "equivalent"), 2),
         (("--baseline", "base", "--experiment", "x"), 2),
         (("--baseline", "base", "--answer", "none/x.json"), 2),
         (("--baseline", "base", "--answer", "scores.csv"), 2),
@@ -410,6 +416,37 @@ def test_exit_codes(
         if line.startswith(("base ", "new ", "mid "))
     ]
     assert codes in ([], [str(code)])
+
+
+def test_a_ledger_needs_six_seeds_and_the_incumbent_trained_again(
+    tmp_path: Path, h2h_here: Command
+) -> None:
+    few = frame().query("seed < 6")
+    few.to_csv(tmp_path / "few.csv", index=False)
+    frame().to_csv(tmp_path / "first.csv", index=False)
+    arguments = ("--ledger", "ledger.jsonl")
+    done = h2h_here(tmp_path, "judge", "few.csv", "--baseline", "base", *arguments)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == (
+        "no decision: each side needs at least 6 seeds, but the table has fewer: 'base' 5, 'new' 5; train more seeds\n"
+    )
+    assert not (tmp_path / "ledger.jsonl").exists()
+    assert (
+        h2h_here(tmp_path, "judge", "first.csv", "--baseline", "base", *arguments).returncode == 0
+    )
+    second = frame(other=(0.90, 0.87, 0.88, 0.91, 0.89, 0.90))
+    second.query("variant == 'other'").to_csv(tmp_path / "alone.csv", index=False)
+    second.query("variant != 'base'").to_csv(tmp_path / "stored.csv", index=False)
+    for name, message in (
+        ("alone.csv", "a ledger needs the incumbent trained again beside each candidate"),
+        (
+            "stored.csv",
+            "6 scores of the incumbent 'new' are those of an earlier decision; train it",
+        ),
+    ):
+        done = h2h_here(tmp_path, "judge", name, *arguments)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+        assert message in done.stderr
 
 
 def test_a_repeated_command_gives_the_decision_of_the_ledger_again(

@@ -10,7 +10,7 @@ from online_fdr.p_values.investing.lord.plus_plus import LordPlusPlus
 from scipy import stats
 
 from headtohead_judge import online
-from headtohead_judge.errors import HeadToHeadError
+from headtohead_judge.errors import HeadToHeadError, TooFewSeedsError
 from headtohead_judge.judging import judge
 from headtohead_judge.ledger import Ledger
 
@@ -48,28 +48,33 @@ def table(**means: float) -> pd.DataFrame:
     )
 
 
-def more_seeds() -> pd.DataFrame:
-    """Return the scores of ``noise`` and of the incumbent with further seeds, under another name."""
-    scores = pd.concat(
-        [table(noise=3).assign(variant="new"), table(main=0, good=3).query("variant == 'good'")]
-    )
-    return pd.concat(
-        [scores, scores.assign(seed="1" + scores["seed"], score="0." + scores["seed"])]
-    )
+def beside_good(name: str, mean: float) -> pd.DataFrame:
+    """Return scores of a candidate, and of ``good``, the incumbent of `ledger`, trained again."""
+    return table(**{"good": 3, name: mean})
 
 
-def other_seeds() -> pd.DataFrame:
-    """Return the scores of ``noise`` and of the incumbent with other names of the seeds, under another name."""
-    scores = pd.concat(
-        [table(noise=3).assign(variant="new"), table(main=0, good=3).query("variant == 'good'")]
-    )
-    return scores.assign(seed="1" + scores["seed"])
+def renamed_noise() -> pd.DataFrame:
+    """Return the rows of ``noise`` that `ledger` has, under another name, beside other scores of the incumbent."""
+    candidate = beside_good("noise", 3).query("variant == 'noise'").assign(variant="new")
+    incumbent = table(good=3, again=0).query("variant == 'good'")
+    return pd.concat([candidate, incumbent])
+
+
+def with_score(number: int, score: str) -> pd.DataFrame:
+    """Return `renamed_noise` with another score in the row of this number."""
+    rows = renamed_noise()
+    rows.iloc[number, rows.columns.get_loc("score")] = score
+    return rows
+
+
+def with_more_seeds() -> pd.DataFrame:
+    """Return `renamed_noise` with further seeds of both variants."""
+    rows = renamed_noise()
+    return pd.concat([rows, rows.assign(seed="1" + rows["seed"], score="0." + rows["seed"])])
 
 
 def decide(ledger: Ledger, scores: pd.DataFrame, baseline: str | None = None) -> Ledger:
-    judged = judge(
-        scores, baseline=baseline or ledger.incumbent, metric="score", stored=ledger.scores
-    )
+    judged = judge(scores, baseline=baseline or ledger.incumbent, metric="score")
     return ledger.append(ledger.decide(judged))
 
 
@@ -78,35 +83,54 @@ def ledger(tmp_path: Path) -> Ledger:
     """A ledger with a kept and a refused change."""
     empty = Ledger.read(tmp_path / "ledger.jsonl")
     assert empty.incumbent is None
-    return decide(
-        decide(empty, table(main=0, good=3), "main"), table(noise=3).assign(step="9", other="1")
-    )
+    kept = decide(empty, table(main=0, good=3), "main")
+    return decide(kept, beside_good("noise", 3).assign(step="9", other="1"))
 
 
-def test_a_kept_change_is_the_incumbent_of_the_next_decision_with_its_stored_scores(
-    ledger: Ledger,
-) -> None:
+def test_a_kept_change_is_the_incumbent_of_the_next_decision(ledger: Ledger) -> None:
     first, second = ledger.decisions
     assert (first.kept, second.kept, ledger.incumbent, ledger.kept) == (True, False, "good", [1])
-    assert second.incumbent_scores == first.scores
+    assert second.incumbent_scores.keys() == first.scores.keys()
+    assert ledger.scores == second.incumbent_scores
     assert Ledger.read(ledger.path) == ledger
-    better = decide(ledger, table(**{"two\u2028lines": 6}))
+    better = decide(ledger, beside_good("two\u2028lines", 6))
     assert better.decisions[-1].kept
     assert Ledger.read(ledger.path).incumbent == "two\u2028lines"
 
 
-def test_other_scores_of_the_incumbent_under_the_same_seeds_are_a_warning(ledger: Ledger) -> None:
-    for shift in (0.0, 0.5):
-        again = table(main=0, good=3).query("variant == 'good'")
-        again["score"] = [
-            str(float(score) + shift * (i < 2)) for i, score in enumerate(again["score"])
-        ]
-        judged = judge(pd.concat([table(new=5), again]), baseline="good", metric="score")
-        warnings = ledger.measured_again(ledger.decide(judged))
-        assert len(warnings) == (shift > 0)
-        for warning in warnings:
-            assert f"2 of {SEEDS} scores of 'good' differ" in warning
-            assert "+0.5" in warning
+@pytest.mark.parametrize(("num_new", "decided"), [(0, False), (5, False), (6, True), (8, True)])
+@pytest.mark.parametrize("decision", [0, 1])
+def test_the_incumbent_needs_six_scores_that_no_earlier_decision_has(
+    ledger: Ledger, num_new: int, decided: bool, decision: int
+) -> None:
+    stored = ledger.decisions[0].scores if decision == 0 else ledger.decisions[1].incumbent_scores
+    rows = beside_good("new", 5)
+    for seed in map(str, range(num_new, SEEDS)):
+        is_row = rows["variant"].eq("good") & rows["seed"].eq(seed)
+        rows.loc[is_row, "score"] = repr(stored[seed])
+    if decided:
+        assert decide(ledger, rows).decisions[-1].candidate == "new"
+        return
+    with pytest.raises(HeadToHeadError, match=f"{SEEDS - num_new} scores of the incumbent 'good'"):
+        decide(ledger, rows)
+
+
+def test_scores_of_other_seeds_are_new_though_they_are_equal(ledger: Ledger) -> None:
+    rows = beside_good("new", 5)
+    for seed, score in ledger.decisions[0].scores.items():
+        is_row = rows["variant"].eq("good") & rows["seed"].eq(seed)
+        rows.loc[is_row, "score"] = repr(score)
+    assert decide(ledger, rows.assign(seed="1" + rows["seed"])).decisions[-1].candidate == "new"
+
+
+def test_fewer_than_six_seeds_are_no_decision(tmp_path: Path) -> None:
+    empty = Ledger.read(tmp_path / "ledger.jsonl")
+    few = table(main=0, good=9).query("seed < '5'")
+    with pytest.raises(TooFewSeedsError, match="at least 6 seeds"):
+        decide(empty, few, "main")
+    with pytest.raises(TooFewSeedsError, match="fewer: 'main' 5, 'good' 5; train more seeds"):
+        judge(few, baseline="main", metric="score", min_seeds=6)
+    assert not empty.path.exists()
 
 
 def test_the_variance_of_a_decision_is_moderated_towards_that_of_earlier_decisions(
@@ -142,52 +166,38 @@ def test_the_stated_number_of_seeds_keeps_an_improvement_in_80_percent(ledger: L
     assert ledger.seeds(0.001) is None
 
 
+SECOND_LOOK = (
+    "decision 2 already has the variant 'new' under the name 'noise', with the same scores"
+)
+
+
 @pytest.mark.parametrize(
     ("scores", "baseline", "message"),
     [
-        (table(noise=4), None, "decision 2 already has the variant 'noise'"),
+        (beside_good("noise", 4), None, "decision 2 already has the variant 'noise'"),
         (
-            table(main=4),
+            beside_good("main", 4),
             None,
             "decision 1 already has the variant 'main'; a change is decided once",
         ),
+        (renamed_noise(), None, SECOND_LOOK),
+        (with_more_seeds(), None, SECOND_LOOK),
+        (renamed_noise().assign(seed=lambda rows: "1" + rows["seed"]), None, SECOND_LOOK),
+        (with_score(0, "0.1"), None, SECOND_LOOK),
         (
-            table(noise=3).assign(variant="new"),
+            renamed_noise().assign(score=lambda rows: [f"{float(x):.5f}" for x in rows["score"]]),
             None,
-            "already has the variant 'new' under the name 'noise', with the same",
+            SECOND_LOOK,
         ),
         (
-            more_seeds(),
-            None,
-            "decision 2 already has the variant 'new' under the name 'noise', with the same scores",
-        ),
-        (
-            other_seeds(),
-            None,
-            "decision 2 already has the variant 'new' under the name 'noise', with the same scores",
-        ),
-        (
-            table(noise=3)
-            .assign(variant="new")
-            .assign(score=lambda rows: ["0.1", *rows["score"][1:]]),
-            None,
-            "decision 2 already has the variant 'new' under the name 'noise', with the same scores",
-        ),
-        (
-            table(noise=3)
-            .assign(variant="new")
-            .assign(score=lambda rows: [f"{float(x):.5f}" for x in rows["score"]]),
-            None,
-            "decision 2 already has the variant 'new' under the name 'noise', with the same scores",
-        ),
-        (
-            table(a=1, b=2),
+            table(good=3, a=1, b=2),
             None,
             "decides on one candidate at a time; choose one with --candidate: '",
         ),
         (table(other=1, new=2), "other", "the incumbent is 'good', not 'other'"),
+        (table(other=1, new=2), None, "no variant 'good' for --baseline"),
         (
-            table(new=1).query("seed != '3'"),
+            beside_good("new", 1).query("seed != '3' or variant == 'good'"),
             None,
             "seeds of 'new' and 'good' differ: 3 only in 'good'",
         ),
@@ -204,12 +214,12 @@ def test_what_does_not_continue_a_ledger_is_refused(
 
 
 def test_a_decision_of_another_process_is_not_overwritten(ledger: Ledger) -> None:
-    decide(ledger, table(other=0))
+    decide(ledger, beside_good("other", 0))
     with pytest.raises(HeadToHeadError, match="another process writes"):
-        decide(ledger, table(late=9))
+        decide(ledger, beside_good("late", 9))
     link = ledger.path.with_name("link")
     link.symlink_to(ledger.path)
-    decide(Ledger.read(link), table(linked=0))
+    decide(Ledger.read(link), beside_good("linked", 0))
     names = [decision.candidate for decision in Ledger.read(ledger.path).decisions]
     assert names == ["good", "noise", "other", "linked"]
 
@@ -254,23 +264,6 @@ def test_a_damaged_or_deleted_line_is_an_error_with_its_number(
         Ledger.read(ledger.path)
 
 
-def test_a_warning_on_repeated_scores_of_the_incumbent_is_not_repeated_by_later_decisions(
-    tmp_path: Path,
-) -> None:
-    scores = table(main=0, good=3, later=3)
-    scores.loc[scores["variant"].eq("good") & scores["seed"].isin(["1", "2"]), "score"] = (
-        "3.1415926"
-    )
-    warnings, ledger = [], Ledger.read(tmp_path / "ledger.jsonl")
-    for incumbent, candidate in (("main", "good"), ("good", "later")):
-        rows = scores[scores["variant"].isin([incumbent, candidate])]
-        judged = judge(rows, baseline=incumbent, metric="score", stored=ledger.scores)
-        ledger = ledger.append(ledger.decide(judged))
-        warnings.append(["'good' under seeds 1, 2" in text for text in judged.warnings])
-    assert ledger.kept == [1]
-    assert warnings == [[True], []]
-
-
 @pytest.mark.parametrize("effect", [0.0, 1e-6])
 def test_a_change_with_hardly_any_effect_does_not_lower_the_p_of_later_decisions(
     tmp_path: Path, effect: float
@@ -282,7 +275,8 @@ def test_a_change_with_hardly_any_effect_does_not_lower_the_p_of_later_decisions
         score=[str(float(x) + effect * seed**2) for seed, x in enumerate(main["score"])],
     )
     empty = Ledger.read(tmp_path / "ledger.jsonl")
-    ledger = decide(empty, pd.concat([main, copy]), "main")
+    first = pd.concat([main, copy])
+    ledger = decide(empty, first.assign(seed="1" + first["seed"]), "main")
     assert (ledger.deviation is None) is (effect == 0)
     alone, later = (
         own.decide(judge(scores, baseline="main", metric="score")) for own in (empty, ledger)

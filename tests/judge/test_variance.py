@@ -4,15 +4,13 @@ import itertools
 
 import numpy as np
 import pytest
-import scipy.stats
 
-from headtohead_judge.paired_tests import paired_differences
+from headtohead_judge.examples import source_of_examples
 from headtohead_judge.variance import (
+    example_variance,
     intraclass_correlation,
     jackknife,
-    sentence_variance,
     variant_variance,
-    with_sentences,
 )
 
 
@@ -29,32 +27,28 @@ def mean_squares(values):
     return row, column, residual / ((rows - 1) * (columns - 1))
 
 
-def test_the_interval_with_sentences_equals_its_definition():
+def test_the_variance_over_examples_equals_its_definition():
     generator = np.random.default_rng(1)
     x = (
         generator.normal(size=(5, 1))
         + generator.normal(size=(1, 9))
         + generator.normal(size=(5, 9))
     )
-    seed, sentence, residual = mean_squares(x.tolist())
-    assert sentence > residual
-    assert sentence_variance(x) == pytest.approx((sentence - residual) / 45)
-    found, quantiles = (
-        with_sentences(paired_differences(x.mean(axis=1)), x),
-        scipy.stats.t.ppf(0.975, [4, 8]),
-    )
-    half = (quantiles[0] ** 2 * seed / 45 + quantiles[1] ** 2 * (sentence - residual) / 45) ** 0.5
-    assert (found.low, found.high) == pytest.approx((x.mean() - half, x.mean() + half))
+    _, example, residual = mean_squares(x.tolist())
+    assert example > residual
+    assert example_variance(x) == pytest.approx((example - residual) / 45)
 
 
-def test_without_an_effect_of_sentences_the_interval_is_that_over_seeds():
+def test_without_an_effect_of_examples_their_variance_is_zero():
     by_seed = np.array([0.1, 0.4, 0.2, 0.5])
     alternating = np.where(
         np.add.outer(range(4), range(8)) % 2, 0.3, -0.3
-    )  # mean 0 in each seed and each sentence
-    found = with_sentences(paired_differences(by_seed), by_seed[:, None] + alternating)
-    low, high = scipy.stats.t.interval(0.95, 3, by_seed.mean(), by_seed.std(ddof=1) / 2)
-    assert (found.low, found.high) == pytest.approx((low, high))
+    )  # mean 0 in each seed and each example
+    values = by_seed[:, None] + alternating
+    assert example_variance(values) < 0
+    assert source_of_examples(values).variance == 0
+    with pytest.raises(ValueError, match="two seeds and two examples"):
+        example_variance(values[:1])
 
 
 def test_jackknife_values_of_a_mean_are_its_terms():

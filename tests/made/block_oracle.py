@@ -1,25 +1,29 @@
-"""The default test of a contrast, as benchmarks/recompute.py computes it, independent of `headtohead_judge`."""
+"""The variance of a contrast over seeds, as benchmarks/recompute.py computes it, independent of `headtohead_judge`."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import pandas as pd
-from recompute import moderated_test
-from scipy import stats
+from recompute import half_width, moderated_tests, p_of_zero
 
 from headtohead.storage.frames import Frames
 
+Weights = Mapping[str, float]
+
 
 class Expected(NamedTuple):
-    """Mean difference with its standard error, degrees of freedom and two-sided p."""
+    """Mean difference with its standard error over seeds, and degrees of freedom."""
 
     mean: float
     error: float
     degrees: float
-    p: float
+
+    @property
+    def p(self) -> float:
+        return p_of_zero(self.mean, [(self.error**2, self.degrees)])
 
     def interval(self, level: float) -> tuple[float, float]:
-        half = stats.t.ppf((1 + level) / 2, self.degrees) * self.error
+        half = half_width([(self.error**2, self.degrees)], 1 - level)
         return self.mean - half, self.mean + half
 
 
@@ -29,9 +33,17 @@ def scores_of(frames: Frames, metric: str) -> dict[str, list[float]]:
     return {slug: [frames.scores(slug, metric)[seed] for seed in frames.seeds] for slug in trained}
 
 
-def expected_test(
-    by_variant: Mapping[str, Sequence[float]], weights: Mapping[str, float]
-) -> Expected:
-    """Return the moderated test of a weighted sum of the variants' scores."""
-    found = moderated_test(pd.DataFrame(by_variant), weights)
-    return Expected(found["difference"], found["error"], found["degrees"], found["p"])
+def expected_tests(
+    by_variant: Mapping[str, Sequence[float]], family: Sequence[Weights]
+) -> list[Expected]:
+    """Return the moderated tests of weighted sums of the variants' scores, which are a family."""
+    return [
+        Expected(found["difference"], found["variance"] ** 0.5, found["degrees"])
+        for found in moderated_tests(pd.DataFrame(by_variant), family)
+    ]
+
+
+def expected_test(by_variant: Mapping[str, Sequence[float]], weights: Weights) -> Expected:
+    """Return the moderated test of a weighted sum of the variants' scores, which is a family of its own."""
+    (found,) = expected_tests(by_variant, [weights])
+    return found

@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import json
 import math
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -20,7 +21,9 @@ from safetensors.numpy import save, save_file
 from headtohead.planning.contrasts import Factorial, interaction_contrasts
 from headtohead.planning.variants import comparison_group
 from headtohead.storage.attention_maps import entropy, mean_distance
+from headtohead.storage.examples import SplitExamples, write_examples
 from headtohead.storage.frames import Frames
+from headtohead.storage.run import EXAMPLES
 from headtohead.storage.run_directory import checksums
 from headtohead.testing.tiny import tiny_config
 
@@ -383,7 +386,7 @@ def _experiment(study: Study, variants: Sequence[Json], planned: Sequence[Json])
             for i in PROBES
             if i < len(study.sentences)
         ],
-        "notes": ["11 contrasts and 6 seeds: a Holm-adjusted sign-flip p cannot pass 0.344"],
+        "notes": ["the plan has a note"],
         "data": _data(study),
         "runs": planned,
         "versions": VERSIONS,
@@ -454,6 +457,7 @@ def _run(folder: Path, study: Study, variant: Json, run: Json, state: str) -> No
         (folder / "translations.tsv").write_text(
             _translations(sentences, slug, seed, score), encoding="utf-8"
         )
+        (folder / EXAMPLES).write_bytes(_examples(slug, seed, score))
         if study.maps:
             tensors, probes = _maps(sentences, slug, seed)
             (folder / "attention").mkdir()
@@ -534,12 +538,41 @@ def _results(variant: Json, seed: int, score: float) -> Json:
     return {"metrics": metrics, "buckets": buckets, "signatures": signatures} | others
 
 
+def _correct(slug: str, seed: int, score: float) -> set[int]:
+    """Return the test sentences that a run translates exactly; their fraction is the rounded score."""
+    order = _generator("translations", slug, seed).permutation(250)
+    return {int(index) for index in order[: round(250 * score)]}
+
+
+@lru_cache(maxsize=512)
+def _examples(slug: str, seed: int, score: float) -> bytes:
+    """Return the file of values per example: some sentences have a larger loss in every run than others."""
+    exact = np.zeros((250, 2))
+    exact[:, 1] = 1
+    exact[[*_correct(slug, seed, score)], 0] = 1
+    difficulty = np.cos(np.arange(250) * 0.4 * math.pi) * 0.01  # the sum of all sentences is 0
+    losses = 6 * (0.05 + (1 - score) * 0.9) + difficulty
+    numbers = np.arange(250)
+    split = SplitExamples(
+        examples_hash="e" * 64,
+        groups=numbers,
+        num_labels=np.full(250, 6),
+        losses=losses,
+        correct=np.full(250, 3),
+        outputs=numbers,
+        counts={"exact_match": exact},
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / EXAMPLES
+        write_examples(path, {"test": split})
+        return path.read_bytes()
+
+
 @lru_cache(maxsize=512)
 def _translations(
     sentences: tuple[tuple[str, str], ...], slug: str, seed: int, score: float
 ) -> str:
-    noise = _generator("translations", slug, seed)
-    correct = {int(index) for index in noise.permutation(250)[: round(250 * score)]}
+    correct = _correct(slug, seed, score)
     lines = ["source\treferences\thypothesis\texact"]
     for index in range(250):
         source, target = sentences[index % len(sentences)]

@@ -17,10 +17,10 @@ def test_a_plan_has_the_seeds_of_the_first_look_and_states_the_rest(plan):
     found = plan(SEQUENTIAL)
     assert found.looks == Looks((4, 8))
     assert found.design.seeds == (1, 2, 3, 4)
-    level = 100 * found.looks.level(0.05)
+    level = 100 * (1 - found.looks.level(0.05))
     assert (
-        "seeds: 4, then up to 8 until every contrast of the answer is decided; judged at 4 and 8 seeds, each look at a "
-        f"level of {level:.2g} % for 5 % over all looks; at most 16 runs"
+        "seeds: 4, then up to 8 until every contrast of the answer is decided; judged at 4 and 8 seeds, with "
+        f"intervals at {level:.4g} % for 95 % over all looks; at most 16 runs"
     ) in overview(found).lines
     assert experiment_record(found).looks.seeds == (4, 8)
 
@@ -65,7 +65,10 @@ def test_the_detectable_effect_is_that_of_the_last_look(plan):
     (fixed,) = powers_of(plan(SEQUENTIAL, seeds=8))
     assert sequential.effect > fixed.effect
     assert experiment_record(plan(SEQUENTIAL, seeds=8)).looks is None
-    assert "with 8 seeds (the last look, Holm at 0.05; sd: standard deviation" in sequential.heading
+    assert (
+        "with 8 seeds, the last look (simultaneous 95 % intervals; sd: standard deviation"
+        in sequential.heading
+    )
     assert "last look" not in fixed.heading
 
 

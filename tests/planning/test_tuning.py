@@ -218,6 +218,8 @@ def test_only_the_variant_at_the_edge_gets_further_values(finished):
     }
     assert found.tuning.coarse == "3 to 5 values of train.lr"
     assert found.by_slug["alibi"].config.train.lr == 0.008
+    tried = experiment_record(found).tuning.variants["alibi"].tried
+    assert [trial.is_further for trial in tried] == [False, False, False, True, True]
     assert any(
         "with lr 0.001; lr 0.002; lr 0.004; 2 seeds" in line for line in overview(found).lines
     )

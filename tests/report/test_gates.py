@@ -14,12 +14,12 @@ from headtohead.report.content import Report
 from headtohead.report.score_table import score_table
 from headtohead.report.sections import report_sections
 from made import case_table
-from made.block_oracle import expected_test
+from made.block_oracle import Expected, expected_tests
 from made.fake_study import tuning_trial
 
 AXES = {"positional": ["sinusoidal", "rotary", "alibi", "none"]}
 GATES = {
-    "room": "so no size is judged",
+    "room": "so no verdict uses the margin",
     "control": "known to be worse",
     "collapse": "1 of rotary",
     "edge": "best value of train.lr for sinusoidal is at the edge",
@@ -116,16 +116,19 @@ def test_gates_appear_if_they_apply(
             "metrics.primary: test/log_error, margin: {test/log_error: 0.22}" in remark
             for remark in stored
         )
-        assert "within" not in report.answer
-        assert "Within: two one-sided" not in score_table(report)
+        assert "margin" not in report.answer
+        assert "Equivalent, or by less" not in score_table(report)
 
 
 def test_a_size_needs_room_above_its_own_right_side(study: Study) -> None:
     names = {"Gain": ("rotary", "none"), "Tie": ("rotary", "alibi")}
     declared = [{"name": own, "variant": a, "against": b} for own, (a, b) in names.items()]
     report = study(0.985, -0.3, declared=declared, axes={"positional": ["none", "rotary", "alibi"]})
-    assert [found.size for found in report.analysis.families.declared.contrasts] == ["beyond", None]
-    assert any("so the size of Tie is not judged." in remark.text for remark in report.cautions)
+    assert [found.size for found in report.analysis.families.declared.contrasts] == [
+        "by more than the margin",
+        None,
+    ]
+    assert any("so the margin is not used for Tie." in remark.text for remark in report.cautions)
 
 
 @case_table("states", [{}, {("alibi", 4): "FAILED"}], default=1)
@@ -135,19 +138,27 @@ def test_a_noisy_variant_changes_no_other_contrast(
     report = study(0.8, -0.3, sds={"alibi": 0.03}, states=states)
     assert any("The scores of alibi vary" in remark.text for remark in report.remarks)
     analysis = report.analysis
-    tested = [found for found in analysis.families.variants.contrasts if found.paired]
+    tested = {
+        found.variant: found for found in analysis.families.variants.contrasts if found.paired
+    }
     assert len(tested) == 3 - len(states)
-    for found in tested:
-        others = (
-            {"sinusoidal", found.variant}
-            if found.variant == "alibi"
-            else {"sinusoidal", "rotary", "none"}
+    scores = {
+        slug: [*analysis.frames.scores(slug, analysis.metric).values()]
+        for slug in ("sinusoidal", "rotary", "none")
+    }
+    family = [{"rotary": 1, "sinusoidal": -1}, {"none": 1, "sinusoidal": -1}]
+    expected = dict(zip(("rotary", "none"), expected_tests(scores, family), strict=True))
+    if "alibi" in tested:
+        differences = np.array([*tested["alibi"].by_seed.values()])
+        own = Expected(differences.mean(), stats.sem(differences), len(differences) - 1)
+        expected["alibi"] = own
+    for name, test in expected.items():
+        paired = tested[name].paired
+        assert paired
+        seeds = paired.sources[0]
+        assert (paired.mean, seeds.variance, seeds.degrees) == pytest.approx(
+            (test.mean, test.error**2, test.degrees)
         )
-        scores = {
-            slug: [*analysis.frames.scores(slug, analysis.metric).values()] for slug in others
-        }
-        expected = expected_test(scores, {found.variant: 1, "sinusoidal": -1})
-        assert (found.paired.error, found.paired.p) == pytest.approx((expected.error, expected.p))
 
 
 def test_collapsed_runs_enter_no_number_that_a_verdict_rests_on(study: Study) -> None:
@@ -160,7 +171,7 @@ def test_collapsed_runs_enter_no_number_that_a_verdict_rests_on(study: Study) ->
     analysis = report.analysis
     rotary = analysis.families.variants.contrasts[0]
     assert rotary.seeds == (1, 2, 4, 6)
-    assert rotary.verdict == "undetected, within"
+    assert rotary.verdict == "equivalent"
     assert analysis.baseline_sd < 0.01
     assert analysis.uncertainty
     assert analysis.uncertainty.seed_sd < 0.01
@@ -171,9 +182,7 @@ def test_collapsed_runs_enter_no_number_that_a_verdict_rests_on(study: Study) ->
     rate = stats.binomtest(1, 6).proportion_ci(0.95, method="exact")
     assert [*stored] == ["sinusoidal", "rotary", "alibi"]
     assert stored["rotary"]["p"] == pytest.approx(1.0)
-    assert stored["rotary"]["interval"] == pytest.approx(
-        {"level": 0.95, "low": rate.low, "high": rate.high}
-    )
+    assert stored["rotary"]["interval"] == pytest.approx({"low": rate.low, "high": rate.high})
     scores = analysis.frames.scores("rotary", "test/exact_match")
     assert stored["rotary"]["all_runs"]["mean"] == pytest.approx(np.mean([*scores.values()]))
     assert stored["rotary"]["without"]["mean"] == pytest.approx(

@@ -81,7 +81,11 @@ def test_with_a_margin_the_combinations_equivalent_to_the_best_are_counted(
     counts = f"1 equivalent to the best within 0.035, {worse} worse than another combination, {10 - worse} undecided"
     assert f"Of the other 11: {counts}." in answer(analysis)
     ranking = two_way_section(Report(analysis)).parts[0].frame
-    assert list(ranking)[-1] == "equivalent: p"
+    deficits = [row.comparison.largest_deficit for row in result.ranking if row.comparison]
+    assert list(ranking["worse by at most"]) == [
+        f"{deficit:.3f}" if math.isfinite(deficit) else "–" for deficit in deficits
+    ]
+    assert [deficit < 0.035 for deficit in deficits] == [True, True, *[False] * 10]
     assert list(ranking["combination"]) == [row.name for row in result.ranking]
 
 

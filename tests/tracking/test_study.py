@@ -27,11 +27,24 @@ from made.fake_study import Study, record_checksums, write_study
 MakeExperiment = Callable[..., Path]
 AXES = {"positional": ["rotary", "none"]}
 ROTARY = AnsweredContrast(
-    "rotary against baseline", "rotary", "better", 0.03, (0.01, 0.05), holm_p=0.002
+    "rotary against baseline",
+    "rotary",
+    "better",
+    "better by more than the margin",
+    0.03,
+    (0.01, 0.05),
+    adjusted_p=0.002,
+    seeds=6,
 )
 ANSWER = Answer(
     text="Rotary is better.",
-    rows=[{"contrast": "rotary against baseline", "direction": "better\n95 %: 0.01 to 0.05"}],
+    rows=[
+        {
+            "contrast": "rotary against baseline",
+            "difference": "+0.03\n+0.01 to +0.05",
+            "verdict": "better",
+        }
+    ],
     cautions=[("warning", "A margin of 0.")],
     setup="Set-up: width 16.",
     scores={"none": 0.4, "rotary": 0.93333333},
@@ -90,11 +103,10 @@ def test_the_study_tells_its_states_its_answer_and_carries_plan_and_report(
         assert f"{figure}\n\n" in page
     assert re.search(r"Best run by valid/loss, not by test scores: \[rotary · s[12]\]", note)
     assert "**warning:** A margin of 0.\n" in note
-    assert "Undetected: it contains 0" in note
-    assert "Within" not in note  # without a margin
+    assert "No difference shown: it contains 0" in note
     assert (
-        "| contrast | direction |\n| --- | --- |\n| rotary against baseline | better · 95 %: 0.01 to 0.05 |"
-        in note
+        "| contrast | difference | verdict |\n| --- | --- | --- |\n"
+        "| rotary against baseline | +0.03 · +0.01 to +0.05 | better |" in note
     )
     assert "Set-up: width 16." in note
     assert (

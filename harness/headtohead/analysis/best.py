@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from headtohead.analysis.contrasts import Family
@@ -13,10 +13,7 @@ from headtohead_judge.best import BestComparison, compare_with_best
 from headtohead_judge.contrast import Side
 from headtohead_judge.verdicts import BETTER
 
-NOT_DECIDED = (
-    "{open} of {others} can still be the best: neither equivalent to the best mean nor significantly worse than "
-    "another variant"
-)
+NOT_DECIDED = "{open} of {others} can still be the best: neither equivalent to it nor worse than another variant"
 
 
 @dataclass(frozen=True)
@@ -28,10 +25,10 @@ class BestVariants:
 
 
 def best_variants(scores: Scores, family: Family) -> BestVariants:
-    """Return the variants that the tests support as the best; ``family`` compares all variants with the baseline.
+    """Return the variants that the intervals support as the best; ``family`` compares all variants with the baseline.
 
     The variant with the best mean is among them if every other variant is equal to it in every seed, equivalent to it
-    within the margin, or significantly worse than another variant. Equal and equivalent variants are among them too.
+    within the margin, or worse than another variant. Equal and equivalent variants are among them too.
     If the baseline is not, the verdict on each of them must be better.
     """
     frames, ranked = scores.frames, scores.ranked
@@ -57,9 +54,7 @@ def best_variants(scores: Scores, family: Family) -> BestVariants:
     if frames.baseline not in best:
         directions = {contrast.variant: contrast.direction for contrast in family.contrasts}
         if any(directions.get(slug) != BETTER for slug in best):
-            return BestVariants(
-                reason="the best mean is not significantly better than the baseline"
-            )
+            return BestVariants(reason="the best mean is not shown to be better than the baseline")
     return BestVariants(frozenset(best))
 
 
@@ -79,26 +74,27 @@ def _not_comparable(scores: Scores) -> str:
 
 
 def compare_variants(scores: Scores, slugs: Iterable[str]) -> dict[str, BestComparison]:
-    """Return the comparisons with the best by slug of the trained variants; empty if there are too few seeds.
+    """Return the comparisons with the best by slug of the trained variants; empty if two share fewer than two seeds.
 
     Collapsed runs do not count.
     """
     frames, metric = scores.frames, scores.metric
     trained = sorted({frames.trained(slug) for slug in slugs})
-    if len(trained) < 2:
+    sides = [Side(slug, metric) for slug in trained]
+    if len(trained) < 2 or not _every_two_share_seeds(scores, sides):
         return {}
-    seeds = set.intersection(*(set(frames.scores(slug, metric)) for slug in trained))
-    if len(seeds) < 2:
-        return {}
-    rows = []
-    for slug in trained:
-        by_seed = scores.healthy(Side(slug, metric))
-        rows.append([by_seed.get(seed, math.nan) for seed in sorted(seeds)])
     leader = max(trained, key=lambda slug: scores.sign * scores.healthy_summary(slug, metric).mean)
     comparisons = compare_with_best(
-        rows,
+        sides,
+        scores.table(sides),
         margin=scores.margin(metric, [leader]),
         higher_is_better=higher_is_better(metric),
         looks=frames.looks,
     )
-    return dict(zip(trained, comparisons, strict=True))
+    return {side.variant: comparison for side, comparison in comparisons.items()}
+
+
+def _every_two_share_seeds(scores: Scores, sides: Sequence[Side]) -> bool:
+    """Return whether every two sides have a score that counts in at least two seeds."""
+    pairs = itertools.combinations(sides, 2)
+    return all(len(scores.shared_seeds(pair)) > 1 for pair in pairs)

@@ -1,7 +1,7 @@
-"""Test the contrasts of an experiment: variants, axis values, the file's own, changes between two configurations.
+"""Judge the contrasts of an experiment: variants, axis values, the file's own, changes between two configurations.
 
-The contrasts of a family are corrected together by Holm. A contrast that cannot be tested has a reason and is not
-counted in its family.
+The contrasts of a family have simultaneous 95 % intervals, one for each difference, and every verdict is read off its
+interval. A contrast that cannot be tested has a reason and is not counted in its family.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from headtohead.storage.contrasts import BALANCED, ContrastRecord
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import counted, decimals_of, higher_is_better, readable, show
 from headtohead_judge.contrast import Contrast, Estimate, Setting, Side, estimate_family, with_sign
-from headtohead_judge.paired_tests import ALPHA, Difference
+from headtohead_judge.looks import Looks
+from headtohead_judge.paired_tests import Difference, level_of_each
 from headtohead_judge.verdicts import (
     DETECTED,
     NO_VERDICT,
+    NOT_SHOWN,
     SAME,
-    UNCLEAR,
-    UNDETECTED,
     UNTESTED,
-    WITHIN,
     Direction,
     Judgement,
     Size,
+    is_tested,
     judge,
+    unlike_paired_tests,
 )
 
 NOTES = {
     "single": "one seed: no test",
     "identical": "both sides have the same score in every seed",
-    "constant": "the difference is the same in every seed: the interval is a point, the t-test is undefined and the "
-    "sign-flip p replaces it",
+    "constant": "the difference is the same in every seed: the interval is a point, p is that of the sign-flip test",
 }
 """Notes on verdicts that their numbers do not explain, by the kind of the difference."""
 
@@ -78,11 +78,12 @@ class ContrastResult:
         num_excluded: Number of settings that are the same by construction and do not enter the average.
         estimate: The difference, also by seed and by setting; None without a test.
         judgement: The verdict.
+        is_unlike_paired_test: Whether the paired t-test, corrected alike, disagrees on whether there is a difference.
+        level: 1 minus the confidence of the interval of ``judgement``; NaN without a test.
         untested: Why there is no test; empty with a test.
         notes: Notes on the verdict.
-        setting_judgements: The verdict of each setting of an average, adjusted by Holm for their number.
+        setting_judgements: The verdict of each setting of an average; the settings are a family of their own.
         late_margin: Whether the margin was set or changed after results existed.
-        agreement_level: The level at which the expected result is tested.
         judged_as: The family of the contrast of the same difference that ``judgement`` is from.
     """
 
@@ -92,11 +93,12 @@ class ContrastResult:
     num_excluded: int = 0
     estimate: Estimate | None = None
     judgement: Judgement = UNTESTED
+    is_unlike_paired_test: bool = False
+    level: float = math.nan
     untested: str = ""
     notes: tuple[str, ...] = ()
     setting_judgements: tuple[Judgement, ...] = ()
     late_margin: bool = False
-    agreement_level: float = ALPHA
     judged_as: str = ""
 
     @property
@@ -106,7 +108,7 @@ class ContrastResult:
 
     @property
     def family(self) -> str:
-        """The family in which the contrast is corrected."""
+        """The family with which the contrast is judged."""
         return self.record.family
 
     @property
@@ -165,6 +167,11 @@ class ContrastResult:
         return self.estimate.difference if self.estimate else None
 
     @property
+    def source_names(self) -> list[str]:
+        """The names of the sources of variance in the interval, the training seeds first; empty without a test."""
+        return [source.name for source in self.paired.sources] if self.paired else []
+
+    @property
     def by_seed(self) -> Mapping[int, float]:
         """The difference of each seed; empty without a test."""
         return self.estimate.by_seed if self.estimate else {}
@@ -203,7 +210,7 @@ class ContrastResult:
             return agreement_of_zero(self.expect)
         if self.paired is None:
             return UNTESTED_AGREEMENT
-        return agreement(self.expect, self.paired, self.agreement_level)
+        return agreement(self.expect, self.judgement.interval)
 
     @property
     def expected(self) -> str:
@@ -220,23 +227,34 @@ class ContrastResult:
 
     @property
     def direction(self) -> Direction:
-        """The verdict on the direction."""
+        """The first words of the verdict."""
         return self.judgement.direction
 
     @property
     def size(self) -> Size | None:
-        """The verdict on the size, or None."""
+        """Whether a detected difference is larger or smaller than the margin; None if neither is shown."""
         return self.judgement.size
 
     @property
+    def verdict(self) -> str:
+        """The verdict in words, such as ``better by more than the margin``."""
+        return self.judgement.verdict
+
+    @property
     def detected(self) -> bool:
-        """Whether a direction is detected."""
+        """Whether the interval excludes 0."""
         return self.direction in DETECTED
 
     @property
+    def is_within_margin(self) -> bool:
+        """Whether the interval lies within the margin."""
+        return self.judgement.is_within_margin
+
+    @property
     def higher_is_better(self) -> bool | None:
-        """Whether a positive difference is better; None for two metrics and for effects of masking heads."""
-        if self.metric.startswith("heads/") or len(self.contrast.metrics) > 1:
+        """Whether a positive difference is better; None for interactions, two metrics, and effects of masking heads."""
+        is_quality = not self.metric.startswith("heads/") and len(self.contrast.metrics) == 1
+        if self.family == "interaction" or not is_quality:
             return None
         return higher_is_better(self.metric)
 
@@ -249,40 +267,26 @@ class ContrastResult:
     @property
     def is_undecided(self) -> bool:
         """Whether more seeds can give a verdict."""
-        if self.direction == UNDETECTED:
-            return self.size != WITHIN
+        if self.direction == NOT_SHOWN:
+            return True
         is_constant = self.paired is not None and self.paired.kind == "constant"
         return is_constant and self.direction == NO_VERDICT
 
     @property
-    def direction_name(self) -> str:
-        """The direction; a significant interaction has none."""
-        if self.family == "interaction" and self.detected:
-            return "significant"
-        return self.direction
-
-    @property
-    def verdict(self) -> str:
-        """Direction and size, such as ``better, within``."""
-        return f"{self.direction_name}, {self.size}" if self.size else self.direction_name
-
-    @property
-    def size_text(self) -> str:
-        """The size with the margin; empty without a size. A margin that was set or changed late is labelled."""
-        if self.size is None or self.judgement.size_test is None:
+    def margin_text(self) -> str:
+        """The margin, labelled if it was set or changed late; empty without a margin."""
+        margin = self.judgement.margin
+        if not margin:
             return ""
-        margin = self.judgement.size_test.margin
-        size = "unclear whether within" if self.size == UNCLEAR else self.size
-        shown = f"{size} the margin of {show(margin, self.metric, like=margin)}"
+        shown = show(margin, self.metric, like=margin)
         return f"{shown} (margin set after results existed)" if self.late_margin else shown
 
     @property
     def scale(self) -> float:
         """The margin or the expected difference, of which numbers have at least the decimals; 0 without both."""
-        test = self.judgement.size_test
         numbers = [0.0]
-        if test:
-            numbers.append(test.margin)
+        if self.judgement.margin:
+            numbers.append(self.judgement.margin)
         if self.expect:
             numbers.append(self.expect.by)
         return max(numbers, key=decimals_of)
@@ -296,14 +300,14 @@ class ContrastResult:
 
 @dataclass(frozen=True)
 class Family:
-    """Contrasts that are corrected together; ``tested`` is the number of tests."""
+    """Contrasts with simultaneous intervals; ``tested`` is the number of differences that have one."""
 
     contrasts: tuple[ContrastResult, ...]
     tested: int
 
 
 class Families(NamedTuple):
-    """The contrasts of an experiment, corrected by Holm within each family.
+    """The contrasts of an experiment, with simultaneous intervals within each family.
 
     Attributes:
         variants: Every variant against the baseline.
@@ -321,9 +325,25 @@ class Families(NamedTuple):
     added: Family
     taken: Family
 
+    def tested(self, family: str) -> int:
+        """Return the number of differences of a family that have an interval."""
+        return self[FAMILIES.index(family)].tested
+
+    def variance_ratio(self, family: str) -> float:
+        """Return the mean variance of the contrasts of a family per squared weight, divided by the residual variance.
+
+        Of several models, for example of several metrics, the ratio that is furthest above 1; NaN without a model.
+        """
+        ratios = []
+        for contrast in self[FAMILIES.index(family)].contrasts:
+            model = contrast.estimate.model if contrast.estimate else None
+            if model is not None and math.isfinite(model.ratio):
+                ratios.append(model.ratio)
+        return max(ratios, default=math.nan)
+
 
 def families(scores: Scores) -> Families:
-    """Return the contrasts of the experiment, tested with pairing by seed and adjusted by Holm within each family.
+    """Return the contrasts of the experiment, paired by seed, with simultaneous intervals within each family.
 
     No difference has two verdicts: a difference of several families has the verdict of the first of them, declared
     contrasts before factors before all others.
@@ -479,7 +499,7 @@ def _estimated(scores: Scores, family: Sequence[ContrastResult]) -> list[Contras
 
 
 def _with_estimate(scores: Scores, result: ContrastResult, estimate: Estimate) -> ContrastResult:
-    """Return a contrast with its estimate, the verdicts of its settings, and the agreement with the expected result.
+    """Return a contrast with its estimate and the verdicts of its settings.
 
     The settings of an average are judged as a family of their own; a contrast of a single setting has no such verdicts.
     """
@@ -496,26 +516,14 @@ def _with_estimate(scores: Scores, result: ContrastResult, estimate: Estimate) -
             higher_is_better=[result.higher_is_better] * len(settings),
             looks=scores.frames.looks,
         )
-    return replace(
-        result,
-        estimate=estimate,
-        setting_judgements=tuple(judgements),
-        agreement_level=_agreement_level(scores.frames),
-    )
-
-
-def _agreement_level(frames: Frames) -> float:
-    """Return the level at which each of the expected results is tested, so that all are correct at the same time."""
-    num_expected = sum(contrast.expect is not None for contrast in frames.record.contrasts)
-    level = ALPHA / max(num_expected, 1)
-    return frames.looks.level(level) if frames.looks else level
+    return replace(result, estimate=estimate, setting_judgements=tuple(judgements))
 
 
 def _judged_family(scores: Scores, family: Sequence[ContrastResult]) -> Family:
-    """Judge contrasts as a family; contrasts of the same difference are a single test with a single verdict.
+    """Judge contrasts as a family; contrasts of the same difference are counted once and have a single verdict.
 
-    A contrast without a test is returned unchanged and not counted. The margin of a test is that of its metric, if the
-    mean of the references leaves room for it.
+    A contrast without a test is returned unchanged and not counted. The margin of a contrast is that of its metric, if
+    the mean of the references leaves room for it.
     """
     first_of: dict[object, ContrastResult] = {}
     for result in family:
@@ -528,10 +536,12 @@ def _judged_family(scores: Scores, family: Sequence[ContrastResult]) -> Family:
         differences.append(result.paired)
         margins.append(scores.margin(result.metric, result.references))
         better.append(result.higher_is_better)
-    judgements = judge(
-        differences, margin=margins, higher_is_better=better, looks=scores.frames.looks
-    )
+    looks = scores.frames.looks or Looks.single()
+    judgements = judge(differences, margin=margins, higher_is_better=better, looks=looks)
+    unlike = unlike_paired_tests(differences, judgements, looks=looks)
     judgement_of = dict(zip(first_of, judgements, strict=True))
+    is_unlike = dict(zip(first_of, unlike, strict=True))
+    tested = sum(map(is_tested, differences))
     judged = []
     for result in family:
         if result.paired is None:
@@ -539,32 +549,38 @@ def _judged_family(scores: Scores, family: Sequence[ContrastResult]) -> Family:
             continue
         key = result.trained.key
         first = first_of[key]
-        notes = list(result.notes)
-        if result.num_excluded:
-            total = result.num_excluded + len(result.contrast.settings)
-            notes.append(f"{result.num_excluded} of {total} settings {SAME}, excluded")
-        if result.paired.kind in NOTES:
-            notes.append(NOTES[result.paired.kind])
-        if first is not result:
-            notes.append(f"the same runs as {first.name}, counted once in the correction")
         margin = scores.frames.record.margins.get(result.metric)
         judged.append(
             replace(
                 result,
                 judgement=judgement_of[key].signed(result.trained.sign * first.trained.sign),
-                notes=tuple(notes),
+                is_unlike_paired_test=is_unlike[key],
+                level=looks.level(level_of_each(tested)),
+                notes=_notes(result, first),
                 late_margin=margin is not None and margin.late,
             )
         )
-    num_tested = sum(not math.isnan(paired.p) for paired in differences if paired)
-    return Family(tuple(judged), num_tested)
+    return Family(tuple(judged), tested)
+
+
+def _notes(result: ContrastResult, first: ContrastResult) -> tuple[str, ...]:
+    """Return the notes on a contrast with a test; ``first`` is the first contrast of the same difference."""
+    notes = list(result.notes)
+    if result.num_excluded:
+        total = result.num_excluded + len(result.contrast.settings)
+        notes.append(f"{result.num_excluded} of {total} settings {SAME}, excluded")
+    if result.paired is not None and result.paired.kind in NOTES:
+        notes.append(NOTES[result.paired.kind])
+    if first is not result:
+        notes.append(f"the same runs as {first.name}, counted once")
+    return tuple(notes)
 
 
 def _with_first_verdicts(family: Family, first_of: Mapping[object, ContrastResult]) -> Family:
     """Return a family in which every difference has the verdict of the first contrast with this difference.
 
-    ``first_of`` has a contrast for the key of every tested one. Its verdict is exchanged if its sides are. Contrasts
-    without a test are unchanged.
+    ``first_of`` has a contrast for the key of every tested one. Its variance and its verdict are those of exchanged
+    sides if they are exchanged. Contrasts without a test are unchanged.
     """
     results = []
     for result in family.contrasts:
@@ -572,9 +588,30 @@ def _with_first_verdicts(family: Family, first_of: Mapping[object, ContrastResul
             results.append(result)
             continue
         first = first_of[result.trained.key]
-        judgement = first.judgement.signed(first.trained.sign * result.trained.sign)
+        sign = first.trained.sign * result.trained.sign
+        judgement = first.judgement.signed(sign)
         notes = result.notes
         if result.paired.kind == "constant" and judgement.direction == NO_VERDICT:
             notes = (*notes, "there are too few seeds for a verdict")
-        results.append(replace(result, judgement=judgement, notes=notes, judged_as=first.family))
+        results.append(
+            replace(
+                result,
+                estimate=_with_difference(result.estimate, first.paired, sign),
+                judgement=judgement,
+                is_unlike_paired_test=first.is_unlike_paired_test,
+                level=first.level,
+                notes=notes,
+                judged_as=first.family,
+            )
+        )
     return replace(family, contrasts=tuple(results))
+
+
+def _with_difference(
+    estimate: Estimate | None, difference: Difference | None, sign: float
+) -> Estimate | None:
+    """Return an estimate with the difference of another contrast, whose sides are exchanged for a negative ``sign``."""
+    if estimate is None or difference is None:
+        return estimate
+    signed = replace(difference, mean=sign * difference.mean, effect=sign * difference.effect)
+    return replace(estimate, difference=signed)

@@ -13,11 +13,9 @@ from headtohead.data.metrics import find_metric
 from headtohead.schema.metric import UNPADDED, Metric
 from headtohead.storage.examples import SplitExamples, read_examples
 from headtohead.storage.frames import Frames
-from headtohead.storage.metrics import counted, find
+from headtohead.storage.metrics import counted
+from headtohead_judge.examples import MIN_GROUPS
 from headtohead_judge.variance import jackknife
-
-MIN_GROUPS = 20
-"""Fewest groups of examples whose variance is estimated."""
 
 MAX_VALUES = 500_000
 """Maximum number of values of a metric over all runs of an experiment; BLEU takes 20 µs a value."""

@@ -188,7 +188,7 @@ def _range(signs: NDArray[np.float64]) -> Interval:
     fractions = _equal(signs) / signs.shape[1]
     ends = (1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2
     low, high = np.quantile(fractions, ends).tolist()
-    return Interval(CONFIDENCE, low, high)
+    return Interval(low, high)
 
 
 def _equal(signs: NDArray[np.float64]) -> NDArray[np.int64]:

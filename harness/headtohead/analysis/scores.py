@@ -10,7 +10,9 @@ from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from headtohead.analysis.example_values import example_values
 from headtohead.config.entries import label_options
 from headtohead.data.metrics import find_metric
 from headtohead.planning.variants import comparison_group
@@ -21,6 +23,7 @@ from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import higher_is_better, is_loss, span, stored, unpadded
 from headtohead_judge.collapse import collapsed, exact_interval, fisher_p
 from headtohead_judge.contrast import ScoreTable, Side, shared_seeds
+from headtohead_judge.examples import Examples
 from headtohead_judge.paired_tests import CONFIDENCE, Interval, Summary, summarise
 
 VALID_LOSS = "valid/loss"
@@ -80,8 +83,9 @@ class Scores:
     def table(self, sides: Iterable[Side]) -> ScoreTable:
         """Return the scores with which a contrast of trained variants is estimated; collapsed runs do not count.
 
-        They include those of all variants in the same metric and for the same source lengths. The variants of a data
-        set are a block. A contrast of several metrics or lengths has no blocks.
+        They include those of all variants in the same metric and for the same source lengths, and the values of the
+        test examples where there are any. The variants of a data set are a block. A contrast of several metrics or
+        lengths has no blocks and no examples.
         """
         kinds = {(side.metric, side.lengths) for side in sides}
         if len(kinds) == 1:
@@ -102,7 +106,32 @@ class Scores:
             blocks.append(block)
             for side in block:
                 scores[side] = self._with_collapsed(side)
-        return ScoreTable(scores, tuple(blocks))
+        test_sets = () if lengths else self.test_examples(metric).test_sets
+        return ScoreTable(scores, tuple(blocks), examples=test_sets)
+
+    @cached_property
+    def test_examples(self) -> Callable[[str], TestExamples]:
+        """Return the values of single examples in a metric, of all trained variants with scores."""
+        return cache(self._read_test_examples)
+
+    def _read_test_examples(self, metric: str) -> TestExamples:
+        test_sets: dict[str, dict[Side, dict[int, NDArray[np.float64]]]] = {}
+        num_groups = {}
+        reasons = {}
+        for slug in dict.fromkeys(map(self.frames.trained, self.frames.by_slug)):
+            if not self.frames.scores(slug, metric):
+                continue
+            found = example_values(self.frames, slug, metric)
+            if isinstance(found, str):
+                reasons[slug] = found
+                continue
+            by_seed = dict(zip(found.seeds, found.values, strict=True))
+            test_sets.setdefault(found.examples_hash, {})[Side(slug, metric)] = by_seed
+            num_groups[found.examples_hash] = found.values.shape[1]
+        examples = []
+        for sha256, values in test_sets.items():
+            examples.append(Examples(np.arange(num_groups[sha256]), values))
+        return TestExamples(tuple(examples), reasons)
 
     def _with_collapsed(self, side: Side) -> dict[int, float]:
         """Return the scores of a side by seed, NaN for collapsed runs."""
@@ -182,7 +211,7 @@ class Scores:
         return Collapse(
             collapsed=count,
             runs=runs,
-            interval=Interval(CONFIDENCE, *exact_interval(count, runs, CONFIDENCE)),
+            interval=Interval(*exact_interval(count, runs, CONFIDENCE)),
             p=p,
             all_runs=self.frames.summary(slug, self.metric),
             without=summarise(without, span(self.metric)),
@@ -392,6 +421,18 @@ class Scores:
         limit = self.frames.by_slug[slug].config.evaluate.test_limit
         scores_all = limit is None or limit >= self.frames.record.data["counts"]["test"]
         return scores_all and self.frames.same_data((slug, self.frames.baseline))
+
+
+class TestExamples(NamedTuple):
+    """The values of single test examples in a metric.
+
+    Attributes:
+        test_sets: The values of the variants that are tested on the same examples, for each test set.
+        reasons: Why a trained variant has no values, by its slug.
+    """
+
+    test_sets: tuple[Examples[Side], ...]
+    reasons: Mapping[str, str]
 
 
 class Collapse(NamedTuple):

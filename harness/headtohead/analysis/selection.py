@@ -167,7 +167,7 @@ def _chosen_again(table: Table, model: _Model) -> Choices:
     """Return the choices from `RESAMPLES` resampled tables of tuning runs, ``[resample]``, the same in every call.
 
     The seeds of the sweep are resampled one by one, each with its own residuals. All settings have further seeds, with
-    residuals of any setting and seed.
+    residuals of any setting and seed. The further values of a sweep are added one by one, as they were in the study.
     """
     generator = np.random.default_rng(SEED)
     num_settings, num_seeds = model.residuals.shape
@@ -177,7 +177,16 @@ def _chosen_again(table: Table, model: _Model) -> Choices:
         losses[:, :, seed] = model.expected + model.residuals[drawn, seed]
     drawn = generator.integers(model.residuals.size, size=(RESAMPLES, num_settings, FURTHER_SEEDS))
     further = model.expected[:, None] + model.residuals.ravel()[drawn]
-    return choose_from(table.numbers, losses, further)
+    chosen = choose_from(table.numbers, losses, further)
+    if table.numbers is None:
+        return chosen
+    # Resamples whose best value is inside the first settings would not have had the further ones.
+    for count in range(len(table.numbers) - 1, max(table.num_listed, 2) - 1, -1):
+        numbers = table.numbers[:count]
+        fewer = choose_from(numbers, losses[:, :count], further[:, :count])
+        side = 1 if table.numbers[count] > max(numbers) else -1
+        chosen = chosen.where(fewer.sides(numbers) == side, fewer)
+    return chosen
 
 
 def _on_curve(table: Table, choices: Choices, scores: Floats) -> Floats:

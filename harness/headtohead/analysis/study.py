@@ -27,7 +27,14 @@ from headtohead.storage.metrics import stored
 from headtohead.storage.translations import translations_of
 from headtohead_judge.looks import Looks
 from headtohead_judge.paired_tests import ALPHA
-from headtohead_judge.verdicts import IDENTICAL, NO_VERDICT, UNDETECTED, WITHIN
+from headtohead_judge.verdicts import (
+    BY_LESS,
+    DETECTED,
+    EQUIVALENT,
+    IDENTICAL,
+    NO_VERDICT,
+    NOT_SHOWN,
+)
 
 
 @dataclass(frozen=True)
@@ -245,16 +252,14 @@ class Analysis(Scores):
     def separate_effects(self, contrast: ContrastResult) -> tuple[str, Mapping[str, float]] | None:
         """Return the axis with the most significant interaction of a factor contrast and its effects by value, or None.
 
-        An interaction counts if its Holm p is at most 5 % and it is not shown to be smaller than the margin.
+        An interaction counts if its interval excludes 0 and is not within the margin.
         """
         interacting = []
         for interaction in self.families.interactions.contrasts:
-            p = interaction.judgement.holm_p
-            # The p of an untested interaction is NaN.
-            if p <= ALPHA and interaction.size != WITHIN:
+            if interaction.detected and interaction.size != BY_LESS:
                 other_axis = _interacting_axis(contrast, interaction)
                 if other_axis is not None:
-                    interacting.append((p, other_axis))
+                    interacting.append((interaction.judgement.adjusted_p, other_axis))
         if not interacting:
             return None
         _, other_axis = min(interacting)
@@ -268,18 +273,17 @@ class Analysis(Scores):
         return other_axis, {value: fmean(effects) for value, effects in means.items()}
 
     def settings_contradict(self, contrast: ContrastResult) -> bool:
-        """Return whether an average is undetected or identical although its settings differ.
+        """Return whether an average shows no difference, or an equivalence, although its settings differ.
 
-        This is the case if the test of a setting detects a difference, against the baseline or among the averaged
-        settings (Holm), or if the range over settings exceeds the baseline's standard deviation on both sides of
-        zero.
+        This is the case if the interval of a setting excludes 0, against the baseline or among the averaged settings,
+        or if the range over settings exceeds the baseline's standard deviation on both sides of zero.
         """
-        if contrast.direction not in (UNDETECTED, IDENTICAL) or contrast.spread is None:
+        if contrast.direction not in (NOT_SHOWN, EQUIVALENT, IDENTICAL) or contrast.spread is None:
             return False
         low, high = contrast.spread
         if min(-low, high) > self.baseline_sd:
             return True
-        if any(setting.judgement.holm_p <= ALPHA for setting in contrast.settings):
+        if any(setting.judgement.direction in DETECTED for setting in contrast.settings):
             return True
         keys = {setting.key for setting in contrast.trained.single_settings()}
         variants = self.families.variants.contrasts

@@ -14,7 +14,7 @@ from headtohead.config.labels import listed, text, title_part
 from headtohead.planning.variants import SIZE_AXIS
 from headtohead.storage.experiment import VariantRecord
 from headtohead.storage.metrics import higher_is_better
-from headtohead.storage.tuning import Rule, TuningRecord, number
+from headtohead.storage.tuning import Rule, TuningRecord, number_of
 
 LEARNING_RATE = "train.lr"
 
@@ -96,7 +96,7 @@ def _tuning_sweep(scores: Scores, record: TuningRecord) -> Sweep | None:
             if tuned.rule != Rule.CURVE and trial.values == tuned.chosen:
                 chosen.append(row)
         if tuned.rule == Rule.CURVE and tuned.curve is not None:
-            best = number(tuned.chosen, field)
+            best = number_of(tuned.chosen, field)
             chosen.append((name, panel, best, tuned.curve.at(best), math.nan))
     table = _table(rows)
     if table is None:

@@ -50,7 +50,7 @@ class TwoWayResult:
         columns: Labels of the column values, in the same order.
         cells: The mean and interval over the runs of the ranked pairs that did not collapse.
         ranking: The scored combinations, best first.
-        margin: The margin of the tests of equivalence, or None.
+        margin: The margin within which a combination is equivalent to the best, or None.
     """
 
     axes: tuple[str, str]

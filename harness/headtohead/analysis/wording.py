@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.study import Analysis
-from headtohead.config.labels import NAMED_AXES
-from headtohead.storage.metrics import show
-from headtohead_judge.paired_tests import Interval
+from headtohead.config.labels import NAMED_AXES, listed
+from headtohead.storage.metrics import counted, show
+from headtohead_judge.paired_tests import EXAMPLES
+from headtohead_judge.verdicts import IDENTICAL, NOT_SHOWN
 
 
 def ends(low: float, high: float, metric: str, *, signed: bool = False, like: float = 0.0) -> str:
@@ -18,12 +20,82 @@ def ends(low: float, high: float, metric: str, *, signed: bool = False, like: fl
     return f"{first} to {last}"
 
 
-def leveled(interval: Interval | None, contrast: ContrastResult) -> str:
-    """Return an interval of a contrast with its level: ``98.75 %: −0.010 to 0.023``."""
-    if interval is None or not math.isfinite(interval.low):
-        return "–"
-    limits = ends(interval.low, interval.high, contrast.metric, like=contrast.scale)
-    return f"{interval.percent}: {limits}"
+def interval_text(contrast: ContrastResult) -> str:
+    """Return the ends of the interval of a contrast, such as ``−0.010 to +0.023``.
+
+    Empty without an interval, and for a difference that is 0 in every seed.
+    """
+    interval = contrast.judgement.interval
+    is_identical = contrast.direction == IDENTICAL
+    if interval is None or is_identical or not math.isfinite(interval.low):
+        return ""
+    return ends(interval.low, interval.high, contrast.metric, signed=True, like=contrast.scale)
+
+
+FAMILY_NAMES = {
+    "variant": "baseline contrast",
+    "factor": "factor contrast",
+    "interaction": "interaction",
+    "declared": "declared contrast",
+    "added": "added change",
+    "taken": "taken change",
+}
+"""Names of a contrast by its family."""
+
+INTERVALS = "Intervals: simultaneous 95 % over {scope}. Sources of variance: {sources}.{seeds_only}"
+ONE_INTERVAL = "Interval: 95 %. Sources of variance: {sources}.{seeds_only}"
+SEEDS_ONLY = " Test examples are no source: {reason}."
+SEEDS_ONLY_FOR = " Test examples are no source for {contrasts}: {reason}."
+SEVERAL_SCORES = (
+    "contrasts of several metrics or of some source lengths have no values of single examples"
+)
+MAX_NAMED = 3
+"""Maximum number of contrasts that a caption names."""
+
+
+def interval_caption(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> str:
+    """Return how many contrasts share the level of the intervals, and the sources of variance that these contain.
+
+    Where test examples are no source, the caption has the reason; without an interval, it is empty.
+    """
+    sources: dict[str, None] = {}
+    scope: dict[str, int] = {}
+    without_examples = []
+    judged = [contrast for contrast in contrasts if contrast.judgement.interval is not None]
+    for contrast in judged:
+        names = contrast.source_names
+        sources.update(dict.fromkeys(names))
+        scope[contrast.judged_as] = analysis.families.tested(contrast.judged_as)
+        if names and EXAMPLES not in names:
+            without_examples.append(contrast)
+    if not sources:
+        return ""
+    seeds_only = ""
+    if without_examples:
+        seeds_only = _seeds_only(analysis, without_examples, is_all=EXAMPLES not in sources)
+    template = ONE_INTERVAL if sum(scope.values()) == 1 else INTERVALS
+    counts = [counted(number, FAMILY_NAMES[family]) for family, number in scope.items()]
+    return template.format(
+        scope=" and ".join(counts), sources=listed([*sources]), seeds_only=seeds_only
+    )
+
+
+def _seeds_only(analysis: Analysis, contrasts: Sequence[ContrastResult], *, is_all: bool) -> str:
+    """Return why test examples are no source of variance of some contrasts, or of all of a table."""
+    sides = contrasts[0].trained.sides
+    reasons = [analysis.test_examples(side.metric).reasons.get(side.variant) for side in sides]
+    reason = next((reason for reason in reasons if reason), SEVERAL_SCORES)
+    if is_all:
+        return SEEDS_ONLY.format(reason=reason)
+    names = listed([contrast_name(analysis, contrast) for contrast in contrasts], most=MAX_NAMED)
+    return SEEDS_ONLY_FOR.format(contrasts=names, reason=reason)
+
+
+def largest_text(contrast: ContrastResult) -> str:
+    """Return the largest absolute difference in the interval; empty if the verdict is not that none is shown."""
+    if contrast.direction != NOT_SHOWN:
+        return ""
+    return show(contrast.judgement.largest_possible, contrast.metric, like=contrast.scale)
 
 
 def end_of(analysis: Analysis, change: ContrastResult) -> str:

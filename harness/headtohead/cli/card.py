@@ -46,7 +46,7 @@ design:
       data:
 $data
 baseline: {$family: $first, data: *$task}
-contrasts:                   # one family for Holm's correction
+contrasts:                   # one family with simultaneous intervals
 $contrasts
 seeds: $seeds
 metrics: {primary: test/exact_match, report: [test/loss, valid/loss]}

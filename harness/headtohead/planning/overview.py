@@ -20,7 +20,7 @@ from headtohead.storage import states
 from headtohead.storage.experiment import Pitfall, examples_of, leaked_part, leaked_validation
 from headtohead.storage.metrics import counted
 from headtohead.storage.progress import duration
-from headtohead_judge.paired_tests import ALPHA
+from headtohead_judge.paired_tests import ALPHA, CONFIDENCE
 
 _COUNTS = ("parameters", "non-embedding", "attention", "FLOPs/token", "d_ff", "attention width")
 COLUMNS = ("variant", "runs", *_COUNTS, "path")
@@ -31,8 +31,8 @@ MAX_NAMES = 12
 """Maximum number of variants that a line or a section names."""
 
 LOOKS = (
-    "seeds: {first}, then up to {last} until every contrast of the answer is decided; judged at {seeds} seeds, each "
-    "look at a level of {level:.2g} % for {alpha:.2g} % over all looks; at most {runs} runs"
+    "seeds: {first}, then up to {last} until every contrast of the answer is decided; judged at {seeds} seeds, with "
+    "intervals at {level:.4g} % for {confidence:.4g} % over all looks; at most {runs} runs"
 )
 
 
@@ -138,8 +138,8 @@ def _lines(plan: Plan) -> Iterator[str]:
             first=plan.looks.seeds[0],
             last=plan.looks.seeds[-1],
             seeds=listed([str(number) for number in plan.looks.seeds]),
-            level=100 * plan.looks.level(ALPHA),
-            alpha=100 * ALPHA,
+            level=100 * (1 - plan.looks.level(ALPHA)),
+            confidence=100 * CONFIDENCE,
             runs=trained * plan.looks.seeds[-1],
         )
     variants = counted(trained, "variant")

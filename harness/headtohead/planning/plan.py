@@ -21,7 +21,7 @@ from headtohead.planning.tuning.sweep import swept_slug
 from headtohead.storage import states
 from headtohead.storage.contrasts import ContrastRecord
 from headtohead.storage.experiment import ProbeSentence, ReportedMetrics
-from headtohead.storage.tuning import TUNING_METRIC, TunedVariant, TuningRecord, number
+from headtohead.storage.tuning import TUNING_METRIC, TunedVariant, TuningRecord, number_of
 from headtohead_judge.looks import Looks
 
 ENOUGH_VALUES = 4
@@ -132,7 +132,7 @@ class Tuning:
             if setting.values == values:
                 return setting
         (path,) = self.fields  # only a single number has a value between those of the sweep
-        return self.settings[slug][0].with_value(path, number(values, path))
+        return self.settings[slug][0].with_value(path, number_of(values, path))
 
     def apply(self, design: Design) -> Design:
         """Return the design with the chosen settings; unchanged before they are chosen."""

@@ -10,7 +10,14 @@ from functools import cached_property
 from headtohead.storage.metrics import counted, show
 from headtohead_judge.block_model import expected_degrees
 from headtohead_judge.looks import Looks
-from headtohead_judge.paired_tests import ALPHA, MAX_SEEDS, POWER, minimum_detectable_effect
+from headtohead_judge.paired_tests import CONFIDENCE, level_of_each
+from headtohead_judge.power import (
+    MAX_SEEDS,
+    POWER,
+    equivalence_power,
+    fewest_seeds,
+    minimum_detectable_effect,
+)
 
 MAX_NAMES = 6
 """Maximum number of contrasts of a family that are named."""
@@ -18,11 +25,14 @@ MAX_NAMES = 6
 
 @dataclass(frozen=True)
 class Power:
-    """Power of the tests of a family in ``metric``, of a design with ``variants`` variants of equal variance.
+    """Power of the intervals of a family in ``metric``, of a design with ``variants`` variants of equal variance.
 
-    ``names`` are those of the tested contrasts. ``tested`` is the number of tests of the family in all metrics, for
-    Holm's correction; 0 if all are in ``metric``. ``primary`` is the primary metric. ``weight`` is the largest sum of
-    squared score weights among the contrasts, 2 for two variants.
+    The intervals have the variance over seeds alone: that of test examples and of tuned values is not known before
+    training.
+
+    ``names`` are those of the tested contrasts. ``tested`` is the number of tested contrasts of the family in all
+    metrics, which share the level; 0 if all are in ``metric``. ``primary`` is the primary metric. ``weight`` is the
+    largest sum of squared score weights among the contrasts, 2 for two variants.
     ``sd`` is the median standard deviation of the contrasts' paired differences in units of ``metric``, None until runs
     are finished. With ``looks``, ``seeds`` is that of the last look, and the power of earlier looks is left out.
     """
@@ -46,8 +56,8 @@ class Power:
 
     @property
     def level(self) -> float:
-        """The level of the first step of Holm's procedure."""
-        level = ALPHA / (self.tested or self.contrasts)
+        """1 minus the confidence of each of the simultaneous intervals of the family."""
+        level = level_of_each(self.tested or self.contrasts)
         return self.looks.level(level) if self.looks else level
 
     @cached_property
@@ -56,7 +66,7 @@ class Power:
         return self._effect(self.seeds)
 
     def _effect(self, seeds: int) -> float:
-        degrees = expected_degrees(self.variants, seeds)
+        degrees = expected_degrees(self.variants, seeds, self.contrasts)
         return minimum_detectable_effect(1.0, seeds, level=self.level, degrees=degrees)
 
     @property
@@ -73,13 +83,14 @@ class Power:
     def heading(self) -> str:
         """The conditions of the power and the unit of `summary`, the same for all families of a design."""
         if self.seeds < 2:
-            return "contrasts, not tested with a single seed; use at least 2 seeds, better 6"
-        seeds = "the last look, " if self.looks else ""
-        conditions = f"{self.seeds} seeds ({seeds}Holm at {ALPHA}"
+            return (
+                "contrasts, without an interval with a single seed; use at least 2 seeds, better 6"
+            )
+        last = ", the last look" if self.looks else ""
         score = self.primary or self.metric
         return (
-            f"differences found in {100 * POWER:.0f} % of studies with {conditions}; "
-            f"sd: standard deviation of {score} over the seeds of a variant)"
+            f"differences shown in {100 * POWER:.0f} % of studies with {self.seeds} seeds{last} (simultaneous "
+            f"{100 * CONFIDENCE:g} % intervals; sd: standard deviation of {score} over the seeds of a variant)"
         )
 
     @property
@@ -95,7 +106,7 @@ class Power:
             shown = show(self.difference, self.metric)
             text += f", which is {shown} for the median contrast of the finished runs"
         if self.margin:
-            text += f"; {self._margin_text(self.margin)}"
+            text += f"; {self._margin_text(self.margin)}; {self._equivalence_text(self.margin)}"
         return f"{text} ({self._listed})"
 
     @property
@@ -120,7 +131,30 @@ class Power:
 
     def _seeds_needed(self, effect: float) -> str:
         """Return the number of seeds that detect an effect in standard deviations of the paired difference."""
-        for seeds in range(2, MAX_SEEDS + 1):
-            if self._effect(seeds) <= effect:
-                return f"{seeds} seeds"
-        return "more than 1,000 seeds"
+        return _seeds_text(fewest_seeds(lambda seeds: self._effect(seeds) <= effect))
+
+    def _equivalence_text(self, margin: float) -> str:
+        """Return how many seeds the equivalence of equal variants takes, or at which standard deviations it takes them.
+
+        The verdict is then equivalent, or a difference by less than the margin, in 80 % of studies.
+        """
+        if self.sd:
+            return f"equivalence takes {self._seeds_for_equivalence(margin / self.sd)}"
+        sd = margin / self.effect_in_runs
+        needed = self._seeds_for_equivalence(margin / (sd * math.sqrt(self.weight)))
+        return f"equivalence takes {needed} if sd is {sd:.2g}"
+
+    def _seeds_for_equivalence(self, margin: float) -> str:
+        """Return the number of seeds that show a difference of 0 to be within a margin in standard deviations."""
+
+        def is_enough(seeds: int) -> bool:
+            degrees = expected_degrees(self.variants, seeds, self.contrasts)
+            power = equivalence_power(margin, seeds, level=self.level, degrees=degrees)
+            return bool(power >= POWER)
+
+        return _seeds_text(fewest_seeds(is_enough))
+
+
+def _seeds_text(seeds: int | None) -> str:
+    """Return a number of seeds; None is more than the largest considered number."""
+    return f"more than {MAX_SEEDS:,} seeds" if seeds is None else f"{seeds} seeds"

@@ -90,18 +90,22 @@ class AnsweredContrast:
     Args:
         label: The name of the contrast, such as ``rotary against none``.
         left: The first part of the name, such as ``rotary``.
-        direction: The verdict on the difference, such as ``better``.
+        direction: The first words of the verdict, such as ``better`` or ``no difference shown``.
+        verdict: The verdict, such as ``better by more than the margin``.
         difference: The mean difference; None without a test.
         interval: The ends of the interval of the difference; None without one.
-        holm_p: The p-value with Holm's correction; None without a test.
+        adjusted_p: The p-value, corrected for the number of contrasts; None without a test.
+        seeds: Number of seeds of the test.
     """
 
     label: str
     left: str
     direction: str
+    verdict: str
     difference: float | None
     interval: tuple[float, float] | None
-    holm_p: float | None
+    adjusted_p: float | None
+    seeds: int
 
 
 @dataclass(frozen=True)

@@ -11,26 +11,28 @@ from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.scores import OTHER_DATA
 from headtohead.analysis.study import Analysis
 from headtohead.analysis.two_way import Combination, TwoWayResult
-from headtohead.analysis.wording import ends, named_sides
+from headtohead.analysis.wording import ends, largest_text, named_sides
 from headtohead.config.labels import listed
 from headtohead.config.labels import text as value_text
 from headtohead.planning.variants import DATA_AXIS
 from headtohead.storage.metrics import counted, higher_is_better, readable, show, span, with_unit
 from headtohead.storage.states import RESULTS
-from headtohead_judge.paired_tests import Summary, minimum_detectable_effect
+from headtohead_judge.paired_tests import Summary
+from headtohead_judge.power import detectable_difference
 from headtohead_judge.verdicts import (
     BETTER,
-    BEYOND,
+    BY_LESS,
+    BY_MORE,
     DETECTED,
+    EQUIVALENT,
     IDENTICAL,
     LARGER,
     NO_VERDICT,
+    NOT_SHOWN,
     SAME,
     SMALLER,
-    UNCLEAR,
-    UNDETECTED,
-    WITHIN,
     WORSE,
+    Direction,
 )
 
 MAX_NAMED = 6
@@ -39,29 +41,34 @@ MAX_NAMED = 6
 MAX_VALUES = 4
 """Maximum number of values of another axis with an effect of their own; with more, the smallest and the largest."""
 
-EQUIVALENT = "equivalent"
-EQUIVALENT_ON_AVERAGE = "equivalent on average"
-UNDETECTED_ON_AVERAGE = "undetected on average"
+ORDER: tuple[Direction, ...] = (*DETECTED, SAME, IDENTICAL, NO_VERDICT, EQUIVALENT, NOT_SHOWN)
+"""The verdicts in the order of their sentences."""
 
-SENTENCES = {
+SENTENCES: dict[Direction, str] = {
     BETTER: "Better{metric}{size}{expected}: {contrasts}.",
     WORSE: "Worse{metric}{size}{expected}: {contrasts}.",
     LARGER: "Larger{metric}{size}{expected}: {contrasts}.",
     SMALLER: "Smaller{metric}{size}{expected}: {contrasts}.",
-    SAME: "Same by construction{metric}{size}{expected}: {contrasts}.",
-    IDENTICAL: "Identical{metric}{size}{expected}: {contrasts}.",
-    NO_VERDICT: "No verdict{metric}{size}{expected}: {contrasts}.",
-    EQUIVALENT: "Equivalent{metric}{size}{expected}: {contrasts}.",
-    EQUIVALENT_ON_AVERAGE: "Equivalent on average{metric}{size}{expected}: {contrasts}.",
-    UNDETECTED: "No difference detected{metric}{size}{expected}: {contrasts}.",
-    UNDETECTED_ON_AVERAGE: "No difference detected on average{metric}{size}{expected}: {contrasts}.",
+    SAME: "Same by construction{metric}{expected}: {contrasts}.",
+    IDENTICAL: "Identical{metric}{expected}: {contrasts}.",
+    NO_VERDICT: "No verdict{metric}{expected}: {contrasts}.",
+    EQUIVALENT: "Equivalent{average}{metric}{size}{expected}: {contrasts}.",
+    NOT_SHOWN: "No difference shown{average}{metric}{expected}: {contrasts}{largest}.",
 }
-"""The sentence on all contrasts with a verdict. ``size`` and ``expected`` are empty without a margin or a claim."""
+"""The sentence on all contrasts with a verdict. Slots that do not apply are empty."""
 
 IN_METRIC = " in {metric}"
 """The slot ``metric`` of the first sentence, if all contrasts have one metric."""
 
-OF_SIZE = ", {size}"
+ON_AVERAGE = " on average"
+SIZES = {
+    BY_MORE: " by more than the margin of {margin}",
+    BY_LESS: " by less than the margin of {margin}",
+    None: "",
+}
+EQUIVALENT_SIZE = " within the margin of {margin}"
+LARGEST = "; could be up to {difference}"
+LARGEST_OF_SEVERAL = "; the largest could be up to {difference}"
 EXPECTED = {
     "agrees": ", as expected",
     "disagrees": ", unlike the expected result",
@@ -71,14 +78,15 @@ EXPECTED = {
 
 BASELINE = "the baseline ({title})"
 PARTIAL = "On the finished seeds: {answer}"
-DETECTABLE = "With {seeds}, a difference of {difference} or more would be detected with 80 % power."
-TOO_FEW_SEEDS = "{seeds} are too few: even the largest possible difference may stay undetected."
+DETECTABLE = "With {seeds}, a difference of {difference} would be shown in 80 % of studies."
+TOO_FEW_SEEDS = "{seeds} are too few: even the largest possible difference may not be shown."
 
 
 class Verdict(NamedTuple):
-    """What the contrasts of a sentence have in common: its key in `SENTENCES`, and its slots size and expected."""
+    """What the contrasts of a sentence have in common: its key in `SENTENCES`, and three of its slots."""
 
-    key: str
+    direction: Direction
+    average: str
     size: str
     expected: str
 
@@ -86,7 +94,7 @@ class Verdict(NamedTuple):
 def answer(analysis: Analysis) -> str:
     """Return the answer to the experiment's question, or why there is none: a sentence per verdict.
 
-    Undetected contrasts, or else those with an unclear size, are followed by the difference that the study detects.
+    Contrasts without a shown difference are followed by the difference that the study would show.
     """
     contrasts = analysis.main_contrasts
     if all(contrast.paired is None for contrast in contrasts):
@@ -121,11 +129,13 @@ def _verdict_sentences(analysis: Analysis) -> list[str]:
             sides.append((left, right + note) if right else (left + note, ""))
         if any(_is_against_baseline(analysis, contrast) for contrast in contrasts):
             baseline = "baseline"  # its title is in the first sentence that names it
-        sentence = SENTENCES[verdict.key].format(
+        sentence = SENTENCES[verdict.direction].format(
+            average=verdict.average,
             metric=in_metric,
             size=verdict.size,
             expected=verdict.expected,
             contrasts=_names(sides),
+            largest="" if len(metrics) > 1 else _largest(contrasts),
         )
         sentences.append(sentence)
         in_metric = ""
@@ -134,10 +144,9 @@ def _verdict_sentences(analysis: Analysis) -> list[str]:
 
 def _by_verdict(analysis: Analysis) -> dict[Verdict, list[ContrastResult]]:
     """Return the main contrasts by verdict, detected ones first, in a verdict the largest first."""
-    order = (*DETECTED, SAME, IDENTICAL, NO_VERDICT, UNDETECTED)
 
-    def rank(contrast: ContrastResult) -> tuple[int, bool]:
-        return order.index(contrast.direction), contrast.size != WITHIN
+    def rank(contrast: ContrastResult) -> int:
+        return ORDER.index(contrast.direction)
 
     groups: dict[Verdict, list[ContrastResult]] = {}
     for contrast in sorted(largest_first(analysis.main_contrasts), key=rank):
@@ -147,19 +156,28 @@ def _by_verdict(analysis: Analysis) -> dict[Verdict, list[ContrastResult]]:
 
 def _verdict(analysis: Analysis, contrast: ContrastResult) -> Verdict:
     """Return the verdict of a contrast as the sentence that fits it, with its size and the expected result, if any."""
-    size = ""
-    if contrast.size in (WITHIN, BEYOND):
-        size = OF_SIZE.format(size=contrast.size_text)
-    expected = EXPECTED[contrast.agreement.verdict] if contrast.agreement else ""
-    key = str(contrast.direction)
-    if contrast.direction == UNDETECTED:
-        # With different effects in its settings, an average shows no equality.
-        is_average = bool(settings_text(analysis, contrast))
-        if contrast.size == WITHIN:
-            key = EQUIVALENT_ON_AVERAGE if is_average else EQUIVALENT
-        elif is_average:
-            key = UNDETECTED_ON_AVERAGE
-    return Verdict(key, size, expected)
+    template = SIZES[contrast.size]
+    average = ""
+    if contrast.direction == EQUIVALENT:
+        template = EQUIVALENT_SIZE
+    if contrast.direction in (EQUIVALENT, NOT_SHOWN) and settings_text(analysis, contrast):
+        average = ON_AVERAGE  # with different effects in its settings, an average shows no equality
+    return Verdict(
+        direction=contrast.direction,
+        average=average,
+        size=template.format(margin=contrast.margin_text),
+        expected=EXPECTED[contrast.agreement.verdict] if contrast.agreement else "",
+    )
+
+
+def _largest(contrasts: Sequence[ContrastResult]) -> str:
+    """Return the largest difference that an interval of contrasts in one metric contains; empty without intervals."""
+    largest = max(contrasts, key=lambda contrast: contrast.judgement.largest_possible)
+    difference = largest_text(largest)
+    if not difference:
+        return ""
+    template = LARGEST if len(contrasts) == 1 else LARGEST_OF_SEVERAL
+    return template.format(difference=difference)
 
 
 def _is_against_baseline(analysis: Analysis, contrast: ContrastResult) -> bool:
@@ -170,8 +188,8 @@ def _is_against_baseline(analysis: Analysis, contrast: ContrastResult) -> bool:
 def _note(analysis: Analysis, contrast: ContrastResult, *, names_metric: bool) -> str:
     """Return what follows the name of a contrast: how it differs between settings, and its metric."""
     note = ""
-    is_undetected = contrast.direction == UNDETECTED
-    dependence = settings_text(analysis, contrast, with_effects=is_undetected)
+    has_no_direction = contrast.direction in (EQUIVALENT, NOT_SHOWN)
+    dependence = settings_text(analysis, contrast, with_effects=has_no_direction)
     if dependence:
         note += f" ({dependence})"
     has_two_metrics = len(contrast.contrast.metrics) > 1
@@ -197,11 +215,10 @@ def _names(sides: Sequence[tuple[str, str]]) -> str:
 
 
 def _power_sentence(analysis: Analysis) -> list[str]:
-    """Return a sentence on the difference that the study detects; none without an open contrast that was tested.
+    """Return a sentence on the difference that the study shows in 80 % of studies; none if all contrasts are decided.
 
-    Open contrasts are undetected and not shown to be within the margin; without any, those with an unclear size. The
-    sentence is about the largest difference of all open ones. There is none if the main contrasts have several
-    metrics.
+    The sentence is about the largest such difference of the contrasts without a shown difference. There is none if the
+    main contrasts have several metrics.
 
     Precondition: at least one main contrast.
     """
@@ -209,14 +226,12 @@ def _power_sentence(analysis: Analysis) -> list[str]:
     metric = contrasts[0].metric
     if any(contrast.metric != metric for contrast in contrasts):
         return []
-    undecided = [
-        contrast
-        for contrast in contrasts
-        if contrast.direction == UNDETECTED and contrast.size != WITHIN
-    ]
-    if not undecided:
-        undecided = [contrast for contrast in contrasts if contrast.size == UNCLEAR]
-    seeds_by_effect = {_detectable(contrast): len(contrast.seeds) for contrast in undecided}
+    undecided = [contrast for contrast in contrasts if contrast.direction == NOT_SHOWN]
+    seeds_by_effect = {}
+    for contrast in undecided:
+        if contrast.paired is not None:
+            effect = detectable_difference(contrast.paired, contrast.level)
+            seeds_by_effect[effect] = len(contrast.seeds)
     effects = [effect for effect in seeds_by_effect if math.isfinite(effect)]
     if not effects:
         return []
@@ -226,15 +241,6 @@ def _power_sentence(analysis: Analysis) -> list[str]:
     if largest < high - low:
         return [DETECTABLE.format(seeds=seeds, difference=show(largest, metric))]
     return [TOO_FEW_SEEDS.format(seeds=seeds)]
-
-
-def _detectable(contrast: ContrastResult) -> float:
-    """Return the difference that the test of a contrast detects; NaN without a test."""
-    paired, interval = contrast.paired, contrast.judgement.interval
-    if paired is None or interval is None:
-        return math.nan
-    sd = paired.error * math.sqrt(paired.n)
-    return minimum_detectable_effect(sd, paired.n, level=1 - interval.level, degrees=paired.degrees)
 
 
 def ranks_pairs(analysis: Analysis) -> bool:
@@ -257,8 +263,8 @@ EFFECTS = "depends on {axis}: {effects}"
 EFFECT = "{effect} with {value}"
 RANGE = "single settings range from {range}"
 OTHER_SIGN = "the other sign with {settings}"
-SIZE_NOT_SHOWN = "size not shown separately for {settings}"
-NOT_SHOWN = "not shown separately for {settings}"
+SIZE_UNSHOWN = "size not shown separately for {settings}"
+UNSHOWN = "not shown separately for {settings}"
 
 
 def settings_text(
@@ -297,7 +303,7 @@ def _shown_effects(contrast: ContrastResult, by_value: Mapping[str, float]) -> l
 
 
 def _deviating_settings(analysis: Analysis, contrast: ContrastResult, mean: float) -> str:
-    """Return the settings of an average of ``mean`` with the other sign, and those that are not within the margin."""
+    """Return the settings of an average of ``mean`` with the other sign, and those not shown within the margin."""
     averaged = str(contrast.axis).split(" and ")
     other_sign, not_shown = list[str](), list[str]()
     for setting in contrast.settings:
@@ -306,14 +312,14 @@ def _deviating_settings(analysis: Analysis, contrast: ContrastResult, mean: floa
         name = " · ".join(values)
         if contrast.detected and setting.difference.mean * mean < 0:
             other_sign.append(name)
-        judged = setting.judgement
-        if contrast.size == WITHIN and judged.size != WITHIN and judged.direction != IDENTICAL:
+        is_equal = setting.judgement.is_within_margin or setting.judgement.direction == IDENTICAL
+        if contrast.is_within_margin and not is_equal:
             not_shown.append(name)
     texts = []
     if other_sign:
         texts.append(OTHER_SIGN.format(settings=listed(other_sign, most=MAX_NAMED)))
     if not_shown:
-        template = SIZE_NOT_SHOWN if contrast.detected else NOT_SHOWN
+        template = SIZE_UNSHOWN if contrast.detected else UNSHOWN
         texts.append(template.format(settings=listed(not_shown, most=MAX_NAMED)))
     return "; ".join(texts)
 

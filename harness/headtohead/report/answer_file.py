@@ -19,7 +19,7 @@ from headtohead.report.setup import setup_line
 from headtohead_judge.answer import plain, summary_fields, test_fields
 from headtohead_judge.contrast import Contrast, Side, with_sign
 
-VERSION = 3
+VERSION = 4
 
 
 def answer_file(report: Report) -> str:
@@ -105,7 +105,7 @@ def _contrast(analysis: Analysis, contrast: ContrastResult) -> dict[str, Any]:
     }
     fields |= _sides(contrast.contrast)
     fields |= test_fields(contrast.paired, contrast.judgement)
-    fields["direction"] = contrast.direction_name
+    fields["margin"] = contrast.judgement.margin
     fields["expected"] = contrast.expected or None
     fields["agreement"] = None
     if contrast.agreement:

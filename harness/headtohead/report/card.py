@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headtohead.analysis.wording import leveled
+from headtohead.analysis.wording import interval_caption, interval_text
 from headtohead.config.labels import listed
 from headtohead.errors import HeadToHeadError
 from headtohead.planning.variants import DATA_AXIS
@@ -13,12 +13,11 @@ from headtohead.report.render import markdown
 from headtohead.report.section import Section, score, table
 from headtohead.report.setup import reproduction_section
 from headtohead.report.variants import variant_section
-from headtohead.storage.metrics import counted, readable
+from headtohead.storage.metrics import readable
 
 DIFFERENCES = (
-    "Mean {metric} over seeds with its 95 % interval, and differences paired by seed. Verdicts are at 5 % after Holm's "
-    "correction over {contrasts}, the whole table; each interval has the level of its step. Undetected does not mean "
-    "equal."
+    "Mean {metric} over seeds with its 95 % interval, and differences paired by seed. {intervals} No difference shown "
+    "does not mean equal."
 )
 NOT_TWO_AXES = (
     "a card needs exactly two axes, data and a component family; this experiment has {axes}"
@@ -79,13 +78,12 @@ def differences_section(report: Report) -> Section:
                 row["task"] += f" ({readable(contrast.metric)})"
             summary = analysis.frames.summary(variant.slug, contrast.metric)
             row[str(variant.axes[axis])] = score(summary, contrast.metric)
-        interval = leveled(contrast.judgement.interval, contrast)
-        verdict = f"{contrast.difference_text} {contrast.verdict}"
-        row[f"against {against.axes[axis]}"] = f"{verdict}\n{interval}"
-    contrasts = counted(family.tested, "contrast")
+        lines = [f"{contrast.difference_text} {contrast.verdict}", interval_text(contrast)]
+        row[f"against {against.axes[axis]}"] = "\n".join(line for line in lines if line)
+    intervals = interval_caption(analysis, family.contrasts)
     return Section(
         "",
-        DIFFERENCES.format(metric=report.metric, contrasts=contrasts),
+        DIFFERENCES.format(metric=report.metric, intervals=intervals),
         frame=table(rows.values()),
         lines=report.notes,
     )

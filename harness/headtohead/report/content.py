@@ -9,6 +9,7 @@ from pathlib import Path
 from headtohead.analysis.findings import rules
 from headtohead.analysis.findings.finding import Finding
 from headtohead.analysis.study import Analysis
+from headtohead.analysis.wording import interval_caption
 from headtohead.figures.style import PALETTE
 from headtohead.report.answer import answer
 from headtohead.report.attention import Gallery, gallery
@@ -62,7 +63,11 @@ class Report:
     @cached_property
     def differences(self) -> Section:
         """The main contrasts, largest difference first; without a table if there are none."""
-        return Section("", frame=table(differences(self.analysis)))
+        rows = differences(self.analysis)
+        if not rows:
+            return Section("")
+        caption = interval_caption(self.analysis, self.analysis.main_contrasts)
+        return Section("", caption, frame=table(rows))
 
     @cached_property
     def stale(self) -> tuple[str, ...]:

@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.order_transfer import OrderTransfer, order_transfer
 from headtohead.analysis.study import Analysis
 from headtohead.analysis.two_way import Combination, TwoWayResult
-from headtohead.analysis.uncertainty import ContrastUncertainty, Uncertainty
-from headtohead.analysis.wording import contrast_name, end_of, ends, leveled
+from headtohead.analysis.uncertainty import MAX_FACTOR, ContrastUncertainty, Halving, Uncertainty
+from headtohead.analysis.wording import contrast_name, end_of, ends, interval_caption
 from headtohead.config.labels import text
 from headtohead.report.answer import largest_first, verdict_of
 from headtohead.report.content import Report
 from headtohead.report.section import (
     Section,
     contrast_table,
-    difference,
+    judged_cells,
     replaced,
     score,
     table,
-    with_interval,
 )
-from headtohead.storage.experiment import examples_of
 from headtohead.storage.metrics import (
-    counted,
     higher_is_better,
     readable,
     show,
-    show_p,
     stored,
     unpadded,
 )
@@ -41,19 +36,15 @@ MAX_INTERACTIONS = 12
 DARKEST = 62
 """Background colour of the best cell in percent; its number remains legible."""
 
-DECLARED = (
-    "Differences that the experiment file declares, paired by seed. They are a separate family for Holm's "
-    "correction."
-)
+DECLARED = "Differences that the experiment file declares, paired by seed. {intervals}"
 CHANGES = (
     "What each single change does to {metric}, paired by seed. All other settings are those of {start} or {end}, two "
-    "families for Holm's correction. If the two differences of a change differ, the change may depend on others; this "
-    "is not tested."
+    "families. {intervals} If the two differences of a change differ, the change may depend on others; this is not "
+    "tested."
 )
 FACTORS = (
     "The difference in {metric} between two values of an axis, averaged within each seed over the settings of the "
-    "other axes. Last column: the number of these settings, and the range of their differences. Holm's correction over "
-    "{contrasts}.{replaced}"
+    "other axes. Last column: the number of these settings, and the range of their differences. {intervals}{replaced}"
 )
 MEANS = (
     "Means with 95 % intervals over seeds, averaged over the other axes. Parallel lines mean that the effect of an "
@@ -61,7 +52,7 @@ MEANS = (
 )
 INTERACTIONS = (
     "Whether the effect of an axis depends on another axis, paired by seed. “A: a2 − a1, by B: b2 − b1” is the "
-    "difference a2 − a1 with b2, minus the difference a2 − a1 with b1."
+    "difference a2 − a1 with b2, minus the difference a2 − a1 with b1. {intervals}"
 )
 OMITTED = "{text} The {number} interactions with the largest p are omitted."
 EVERY_PAIR = (
@@ -69,22 +60,27 @@ EVERY_PAIR = (
     "their cells. Darker is better."
 )
 RANKING = (
-    "The best mean is selected by these scores, so it is likely too high. Worse: one-sided paired t-tests against all "
-    "others, Bonferroni. Equivalent: one-sided paired t-tests that no other combination is better by the margin, Holm."
+    "The best mean is selected by these scores, so it is likely too high. Each combination is compared with all "
+    "others, with simultaneous 95 % intervals. Worse: an interval shows that another combination is better. The last "
+    "column is how much worse than the best the combination can be; equivalent: less than the margin."
 )
 TRANSFER = (
     "Pairs of variants with the same order of mean {metric} at two successive sizes (decision accuracy; Magnusson et "
     "al. 2025), and with the same verdict, with the range in 95 % of the resamples of seeds. With few seeds this range "
     "is narrower than a confidence interval. A random order keeps half of the pairs. Verdicts on pairs are paired "
-    "t-tests at 5 %, not adjusted; undetected at both sizes is the same verdict. Pairs with different data or equal "
+    "t-tests at 5 %, not adjusted; not detected at both sizes is the same verdict. Pairs with different data or equal "
     "means are left out."
 )
 SOURCES = (
-    "Standard deviation of {metric} by source{among}. Intervals over seeds hold for this draw of the data and this "
-    "test set."
+    "Standard deviation of {metric} by source{among}. Intervals of means over seeds hold for this draw of the data and "
+    "this test set."
 )
 SAME_GROUP = ", of the variants with the data and size of the baseline"
-NOT_ANALYSED = "Test sentences are not analysed: {reason}."
+PARTS = (
+    "Standard error of each difference by source, and its fraction of the squared width of the interval. Last column: "
+    "what would halve the interval, if the variances stay as they are.{reason}"
+)
+SEEDS_ONLY = " Test examples are no source: {reason}."
 CORRELATION = "Intra-class correlation of seeds: {value}.{removed}"
 REMOVED = (
     " By this estimate, averaged over variants, pairing removes this fraction of the variance."
@@ -103,7 +99,9 @@ def declared_section(report: Report) -> Section | None:
         names.append({"contrast": f"{contrast.name}\n{_scores_of(contrast)}"})
         expectations.append(_expected(report.analysis, contrast) if has_expected else {})
     return Section(
-        "Declared contrasts", DECLARED, frame=contrast_table(contrasts, names, expectations)
+        "Declared contrasts",
+        DECLARED.format(intervals=interval_caption(report.analysis, contrasts)),
+        frame=contrast_table(contrasts, names, expectations),
     )
 
 
@@ -132,8 +130,6 @@ def _expected(analysis: Analysis, contrast: ContrastResult) -> dict[str, str]:
     if expect is None or agreement is None:
         return {"expected": "", "as expected": ""}
     agreed = f"{agreement}{analysis.after_steps(contrast)}"
-    if agreement.interval:
-        agreed += f"\n{leveled(agreement.interval, contrast)}"
     return {"expected": f"{contrast.expected}\n{expect.source}", "as expected": agreed}
 
 
@@ -154,7 +150,12 @@ def change_section(report: Report) -> Section | None:
     end = analysis.frames.by_slug[total.variant].title
     return Section(
         "Change by change",
-        CHANGES.format(metric=report.metric, start=start, end=end),
+        CHANGES.format(
+            metric=report.metric,
+            start=start,
+            end=end,
+            intervals=interval_caption(analysis, [total, *changes]),
+        ),
         frame=contrast_table([total, *ordered], names),
     )
 
@@ -182,7 +183,7 @@ def factor_section(report: Report) -> Section | None:
         note = {}
         if without_padding:
             other = without_padding[contrast.name]
-            note["without padding"] = difference(other.paired, stored(analysis.metric))
+            note["without padding"] = judged_cells(other)["difference"]
         note["settings"] = str(len(contrast.contrast.settings))
         if contrast.spread:
             low, high = contrast.spread
@@ -193,13 +194,13 @@ def factor_section(report: Report) -> Section | None:
         "Axis by axis",
         FACTORS.format(
             metric=report.metric,
-            contrasts=counted(family.tested, "contrast"),
+            intervals=interval_caption(analysis, family.contrasts),
             replaced=replaced(ordered),
         ),
         frame=contrast_table(ordered, names, notes),
         figure="interactions",
         caption=MEANS,
-        parts=_interactions(analysis.families.interactions.contrasts),
+        parts=_interactions(analysis),
     )
 
 
@@ -213,8 +214,9 @@ def _without_padding(report: Report) -> dict[str, ContrastResult]:
     return {contrast.name: contrast for contrast in other.families.factors.contrasts}
 
 
-def _interactions(contrasts: Sequence[ContrastResult]) -> list[Section]:
+def _interactions(analysis: Analysis) -> list[Section]:
     """Return the section on the interactions with the smallest p; none without interactions."""
+    contrasts = analysis.families.interactions.contrasts
     if not contrasts:
         return []
 
@@ -222,9 +224,9 @@ def _interactions(contrasts: Sequence[ContrastResult]) -> list[Section]:
         return contrast.paired.p if contrast.paired else math.inf
 
     shown = sorted(contrasts, key=p_value)[:MAX_INTERACTIONS]
-    description = INTERACTIONS
+    description = INTERACTIONS.format(intervals=interval_caption(analysis, contrasts))
     if len(contrasts) > len(shown):
-        description = OMITTED.format(text=INTERACTIONS, number=len(contrasts) - len(shown))
+        description = OMITTED.format(text=description, number=len(contrasts) - len(shown))
     names = []
     settings = []
     for contrast in shown:
@@ -255,7 +257,7 @@ def two_way_section(report: Report) -> Section | None:
         shade.append(darkness)
     ranking = []
     for number, combination in enumerate(result.ranking):
-        ranking.append(_ranked(result, combination, metric, is_first=number == 0))
+        ranking.append(_ranked(combination, metric, is_first=number == 0))
     return Section(
         "Every pair",
         EVERY_PAIR.format(metric=readable(metric), row=row_axis, column=column_axis),
@@ -276,23 +278,17 @@ def _darkness(result: TwoWayResult, mean: float, metric: str) -> int:
     return round(DARKEST * (mean - worst) / (best - worst))
 
 
-def _ranked(
-    result: TwoWayResult, combination: Combination, metric: str, *, is_first: bool
-) -> dict[str, str]:
-    """Return a combination with its verdict; those with the best scores have no p-values."""
-    worse_p, equivalence_p = None, None
-    if combination.comparison and not combination.is_best:
-        worse_p = combination.comparison.worse_p
-        equivalence_p = combination.comparison.equivalence_p
-    cells = {
+def _ranked(combination: Combination, metric: str, *, is_first: bool) -> dict[str, str]:
+    """Return a combination with its verdict, and how much worse than the best it can be."""
+    deficit = "–"
+    if combination.comparison:
+        deficit = show(combination.comparison.largest_deficit, metric)
+    return {
         "combination": combination.name,
         readable(metric): score(combination.summary, metric),
         "verdict": "best" if is_first else verdict_of(combination),
-        "worse: p": show_p(worse_p),
+        "worse by at most": deficit,
     }
-    if result.margin:
-        cells["equivalent: p"] = show_p(equivalence_p)
-    return cells
 
 
 def transfer_section(report: Report) -> Section | None:
@@ -328,37 +324,36 @@ def _percent(fraction: float) -> str:
 
 
 def uncertainty_section(report: Report) -> Section | None:
-    """Return the standard deviation by source, and the contrasts with other intervals; None with a single seed."""
+    """Return the standard deviation by source, and the sources of each contrast; None with a single seed."""
     analysis, uncertainty = report.analysis, report.analysis.uncertainty
     if uncertainty is None:
         return None
-    lines = []
-    if uncertainty.reason and examples_of(report.record.data) == "pairs":
-        lines.append(NOT_ANALYSED.format(reason=uncertainty.reason))
-    lines += _correlation(uncertainty)
     parts = []
-    if uncertainty.contrasts and not uncertainty.reason:
-        rows = [_intervals(analysis, contrast) for contrast in uncertainty.contrasts]
-        parts.append(Section("Contrasts with 95 % intervals", frame=table(rows)))
+    if uncertainty.contrasts:
+        reason = ""
+        if uncertainty.reason:
+            reason = SEEDS_ONLY.format(reason=uncertainty.reason)
+        rows = [_parts(analysis, contrast) for contrast in uncertainty.contrasts]
+        parts.append(Section("Variance by source", PARTS.format(reason=reason), frame=table(rows)))
     among = SAME_GROUP if len(analysis.data_sets) > 1 else ""
     return Section(
         "Sources of uncertainty",
         SOURCES.format(metric=report.metric, among=among),
         frame=table(_deviations(uncertainty, analysis.metric)),
-        lines=lines,
+        lines=_correlation(uncertainty),
         parts=parts,
     )
 
 
 def _deviations(uncertainty: Uncertainty, metric: str) -> list[dict[str, str]]:
     """Return a row for each source whose standard deviation is known, or is known not to be estimable."""
-    sentences = "sample of the test sentences"
-    if uncertainty.num_sentences:
-        sentences += f" ({uncertainty.num_sentences:,})"
+    examples = "sample of the test examples"
+    if uncertainty.num_groups:
+        examples += f" ({uncertainty.num_groups:,} independent groups)"
     deviations = {
         "true means of the variants": uncertainty.variant_sd,
         "training seed": uncertainty.seed_sd,
-        sentences: uncertainty.sentence_sd,
+        examples: uncertainty.example_sd,
     }
     rows = []
     for source, deviation in deviations.items():
@@ -379,16 +374,30 @@ def _correlation(uncertainty: Uncertainty) -> list[str]:
     return [CORRELATION.format(value=value.replace("-", "−"), removed=removed)]
 
 
-def _intervals(analysis: Analysis, uncertainty: ContrastUncertainty) -> dict[str, str]:
-    """Return the difference of a contrast with its interval over seeds, and over seeds and test sentences."""
-    contrast, widened = uncertainty.contrast, uncertainty.with_sentences
-    with_sentences = "–"
-    if widened and contrast.paired:
-        with_sentences = with_interval(
-            contrast.paired.mean, widened.low, widened.high, analysis.metric, signed=True
-        )
-    return {
-        "contrast": contrast_name(analysis, contrast),
-        "over seeds": difference(contrast.paired, analysis.metric),
-        "over seeds and test sentences": with_sentences,
-    }
+def _parts(analysis: Analysis, uncertainty: ContrastUncertainty) -> dict[str, str]:
+    """Return the standard error of a contrast by source, and what would halve its interval."""
+    contrast = uncertainty.contrast
+    row = {"contrast": contrast_name(analysis, contrast)}
+    for part in uncertainty.parts:
+        error = show(part.error, contrast.metric, digits=1)
+        row[part.source] = f"{error}\n{_percent(part.fraction)}"
+    row["half the interval"] = _halving(uncertainty.halving)
+    return row
+
+
+MORE_SEEDS = "{seeds:,} seeds"
+MORE_EXAMPLES = "{factor} times the test examples"
+MORE_OF_BOTH = "{factor} times the seeds and the test examples"
+NOT_BY_MORE = f"not by {MAX_FACTOR:,} times the seeds and the test examples"
+
+
+def _halving(halving: Halving) -> str:
+    """Return what halves an interval: more seeds, more test examples, or more of both."""
+    texts = []
+    if halving.seeds is not None:
+        texts.append(MORE_SEEDS.format(seeds=halving.seeds))
+    if halving.examples is not None:
+        texts.append(MORE_EXAMPLES.format(factor=halving.examples))
+    if not texts and halving.both is not None:
+        texts.append(MORE_OF_BOTH.format(factor=halving.both))
+    return " or ".join(texts) or NOT_BY_MORE

@@ -5,36 +5,32 @@ from __future__ import annotations
 import pandas as pd
 
 from headtohead.analysis.contrasts import ContrastResult
+from headtohead.analysis.wording import interval_caption
 from headtohead.report.content import Report
 from headtohead.report.render import latex_table
-from headtohead.report.section import Bold, difference, replaced
+from headtohead.report.section import Bold, judged_cells, replaced
 from headtohead.report.setup import setup_line
 from headtohead.report.variants import primary_score, reported_summary, variant_note, verdict_cell
-from headtohead.storage.metrics import higher_is_better, show, show_count, show_p
-from headtohead_judge.paired_tests import ALPHA
-
-LEVEL = f"{100 * ALPHA:g} %"
+from headtohead.storage.metrics import higher_is_better, show, show_count
 
 MEANS = (
     "Mean {metric} ({direction} is better) over seeds {seeds}, with 95 % t-intervals that include the variation of "
     "training seeds."
 )
-DIFFERENCES = (
-    f"Differences are from the baseline {{baseline}}, paired by seed. Better and worse: t-test with moderated variance "
-    f"at {LEVEL} after Holm's correction (number of contrasts: {{contrasts}})."
-)
+DIFFERENCES = "Differences are from the baseline {baseline}. {intervals} Better and worse: the interval excludes 0."
 LOOKS = (
-    f"Seeds were added: looks were planned at {{planned}} seeds and taken at {{taken}}; each tests at {{level:.2g}} % "
-    f"for {LEVEL} over all looks. The p-values are adjusted for the looks, the intervals of this table are not."
+    "Seeds were added: looks were planned at {planned} seeds and taken at {taken}. The intervals and p-values of the "
+    "differences are those of all looks together."
 )
 WITHIN = (
-    f"Within: two one-sided t-tests within the margin of {{margin}} at {LEVEL}, adjusted by Holm."
+    "Equivalent, or by less than the margin: the interval lies within the margin of {margin}. By more: it excludes "
+    "every smaller difference."
 )
 LATE_MARGIN = " The margin was set after results existed."
-NO_MARGIN = "Without a margin, there is no verdict on the size; undetected does not show equality."
+NO_MARGIN = "Without a margin, no difference shown is not a sign of equality."
 BOLD = (
-    "Bold: the best mean and the variants that are equal or equivalent to it; every other variant is significantly "
-    f"worse than another variant (multiple comparisons with the best, {LEVEL})."
+    "Bold: the best mean and the variants that are equal or equivalent to it; every other variant is worse than "
+    "another variant (multiple comparisons with the best, simultaneous 95 % intervals)."
 )
 NO_BOLD = "No score is bold, because {reason}."
 
@@ -81,10 +77,11 @@ def _row(report: Report, slug: str, contrast: ContrastResult | None) -> dict[str
     row["seeds"] = str(reported_summary(report, slug).n)
     row[report.metric] = cell
     row["difference"] = "–"
-    row["p (Holm)"] = "–"
+    row["p"] = "–"
     if contrast:
-        row["difference"] = difference(contrast.paired, analysis.metric, contrast.scale)
-        row["p (Holm)"] = show_p(contrast.judgement.holm_p)
+        cells = judged_cells(contrast)
+        row["difference"] = cells["difference"]
+        row["p"] = cells["p"]
     row["verdict"] = verdict_cell(report, slug, contrast)
     row["parameters"] = show_count(variant.counts.total)
     return row
@@ -107,14 +104,15 @@ def _notes(report: Report) -> list[str]:
         seeds=", ".join(map(str, frames.seeds)),
     )
     differences = DIFFERENCES.format(
-        baseline=report.title(frames.baseline), contrasts=family.tested
+        baseline=report.title(frames.baseline),
+        intervals=interval_caption(analysis, family.contrasts),
     )
     notes = [means, differences + replaced(family.contrasts)]
     looks = analysis.looks
     if looks:
         planned = ", ".join(map(str, looks.looks.seeds))
         taken = ", ".join(map(str, looks.taken))
-        notes.append(LOOKS.format(planned=planned, taken=taken, level=100 * looks.level))
+        notes.append(LOOKS.format(planned=planned, taken=taken))
     notes.append(_margin_note(report))
     reason = analysis.best.reason
     notes.append(NO_BOLD.format(reason=reason) if reason else BOLD)
@@ -128,7 +126,7 @@ def _notes(report: Report) -> list[str]:
 
 
 def _margin_note(report: Report) -> str:
-    """Return how sizes were tested, or that they were not: without a margin, or with less room than the margin."""
+    """Return what the words on the margin mean; without a margin, or with less room than it, that there is none."""
     analysis = report.analysis
     margin = report.record.margins.get(analysis.metric)
     if margin is None or not analysis.margin(analysis.metric):

@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from headtohead.analysis.contrasts import ContrastResult
-from headtohead.analysis.wording import ends, leveled
+from headtohead.analysis.wording import ends, interval_text, largest_text
 from headtohead.storage.metrics import show, show_p
-from headtohead_judge.paired_tests import Difference, Summary
-from headtohead_judge.verdicts import BEYOND, SizeTest
+from headtohead_judge.paired_tests import Summary
 
 _NUMBER = re.compile(r"[+−±<∞]? ?\d.*|[–∞]?|.*diverged", re.DOTALL)
 
@@ -90,35 +89,34 @@ def table(rows: Iterable[Mapping[str, str]]) -> pd.DataFrame | None:
 
 
 class _TextRow(NamedTuple):
-    """A row of a table of contrasts in the terminal: name, number, a line per verdict, notes below."""
+    """A row of a table of contrasts in the terminal: name, number, lines of the verdict, notes below."""
 
     name: str
     number: str
-    verdicts: list[str]
+    verdict: list[str]
     notes: list[str]
 
 
 def text_lines(frame: pd.DataFrame | None, width: int = 80) -> Iterator[str]:
     """Yield a table of contrasts as lines for the terminal: names, numbers and verdicts side by side, notes below.
 
-    Names are wrapped, but never below ``MIN_NAME_WIDTH`` characters; a line can then be wider than ``width``. A row
-    with several verdicts has a line for each. No lines without a table.
+    Names are wrapped, but never below ``MIN_NAME_WIDTH`` characters; a line can then be wider than ``width``. The
+    interval, p and the number of seeds stand below the verdict. No lines without a table.
 
     Args:
-        frame: A table with at least one row and three columns: name, number and one or more verdicts. None for no
-            table.
+        frame: A table with at least one row and the columns of `differences.differences`. None for no table.
         width: Width of the terminal in characters.
     """
     if frame is None:
         return
     rows = _text_rows(frame)
     number_width = max(len(row.number) for row in rows)
-    verdict_width = max(len(verdict) for row in rows for verdict in row.verdicts)
+    verdict_width = max(len(line) for row in rows for line in row.verdict)
     room = max(width - number_width - verdict_width - 4, MIN_NAME_WIDTH)
     names = [wrap(row.name, room, break_on_hyphens=False) for row in rows]
     name_width = max(len(line) for lines in names for line in lines)
     for row, lines in zip(rows, names, strict=True):
-        for name, number, verdict in zip_longest(lines, [row.number], row.verdicts, fillvalue=""):
+        for name, number, verdict in zip_longest(lines, [row.number], row.verdict, fillvalue=""):
             yield f"{name:{name_width}}  {number:>{number_width}}  {verdict}".rstrip()
         for note in row.notes:
             yield f"  {note}"
@@ -127,25 +125,22 @@ def text_lines(frame: pd.DataFrame | None, width: int = 80) -> Iterator[str]:
 def _text_rows(frame: pd.DataFrame) -> list[_TextRow]:
     """Return the headings of a table of contrasts as the first row, then its rows.
 
-    The first line of a name or a number is its value; further lines of a name are notes, those of a number are left
-    out. A verdict is a word, then its intervals, aligned over all rows.
+    The first line of a name or a number is its value; further lines of a name are notes, those of a number are the
+    interval. A row without p has a name alone.
 
     Args:
-        frame: A table with at least one row and three columns: name, number and one or more verdicts.
+        frame: A table with the columns of `differences.differences`.
     """
-    name_heading, number_heading, *verdict_headings = frame.columns
-    headings = _TextRow(name_heading, number_heading, [", ".join(verdict_headings)], [])
-    rows = [headings]
-    cells = frame.to_numpy().tolist()
-    word_width = max(len(cell.split("\n")[0]) for _, _, *verdicts in cells for cell in verdicts)
-    for name_cell, number_cell, *verdict_cells in cells:
-        name, *notes = name_cell.split("\n")
-        number = number_cell.split("\n")[0]
-        verdicts = []
-        for cell in verdict_cells:
-            word, *intervals = cell.split("\n")
-            verdicts.append(f"{word:{word_width}}  {' '.join(intervals)}".rstrip())
-        rows.append(_TextRow(name, number, verdicts, notes))
+    rows = [_TextRow("contrast", "difference", ["verdict, interval, p, seeds"], [])]
+    for cells in frame.to_dict("records"):
+        name, *notes = cells["contrast"].split("\n")
+        number, *interval = cells["difference"].split("\n")
+        verdict, *largest = cells["verdict"].split("\n")
+        numbers = [*interval]
+        if cells["p"]:
+            numbers.append(f"p {cells['p']}")
+            numbers.append(f"n {cells['seeds']}")
+        rows.append(_TextRow(name, number, [verdict, *largest, ", ".join(numbers)], notes))
     return rows
 
 
@@ -164,20 +159,11 @@ def score(summary: Summary, metric: str) -> str:
     return with_interval(summary.mean, summary.low, summary.high, metric)
 
 
-def difference(paired: Difference | None, metric: str, like: float = 0.0) -> str:
-    """Return a difference with its 95 % interval; a dash without a test, no interval with a single seed."""
-    if paired is None:
-        return "–"
-    return with_interval(paired.mean, paired.low, paired.high, metric, signed=True, like=like)
-
-
-JUDGED_AS = (
-    " A difference that is also a {kind} contrast has the p-value and verdict of that contrast."
-)
+JUDGED_AS = " A difference that is also a {kind} contrast has the interval and the verdict of that contrast."
 
 
 def replaced(contrasts: Iterable[ContrastResult]) -> str:
-    """Return a sentence on contrasts with the tests of another family; empty without any."""
+    """Return a sentence on contrasts that are judged with another family; empty without any."""
     kinds = []
     for contrast in contrasts:
         kind = contrast.judged_as
@@ -191,10 +177,9 @@ def contrast_table(
     first: Iterable[Mapping[str, str]],
     last: Iterable[Mapping[str, str]] = repeat({}),
 ) -> pd.DataFrame | None:
-    """Return the tests of contrasts: difference, intervals of direction and size, verdict, p-values, effect size.
+    """Return a row per contrast: difference with its interval, verdict, adjusted p and number of seeds.
 
-    None without contrasts. The interval of the size has a column only if a contrast has a test of it. A contrast
-    without a test has dashes, and its reason below the verdict.
+    None without contrasts. A contrast without a test has dashes, and its reason below the verdict.
 
     Args:
         contrasts: The contrasts.
@@ -202,46 +187,37 @@ def contrast_table(
             beyond the shorter of ``first`` and ``last`` have no row.
         last: Like ``first``, after the tests.
     """
-    has_size = any(contrast.judgement.size_test for contrast in contrasts)
     rows = []
     for contrast, before, after in zip(contrasts, first, last, strict=False):
-        row = dict(before)
-        row["difference"] = contrast.difference_text
-        row["interval of the direction"] = leveled(contrast.judgement.interval, contrast)
-        if has_size:
-            row["interval of the size"] = _size_cell(contrast, contrast.judgement.size_test)
-        row["verdict"] = contrast.verdict
+        row = {**before, **judged_cells(contrast)}
         if contrast.reason:
             row["verdict"] += f"\n{contrast.reason}"
-        rows.append(row | _p_values(contrast) | dict(after))
+        rows.append(row | dict(after))
     return table(rows)
 
 
-def _size_cell(contrast: ContrastResult, test: SizeTest | None) -> str:
-    """Return the interval of a size, and below it the p-value of the test within the margin; a dash without a test.
-
-    A size beyond the margin has no p-value. A last line says if the margin was set late.
-    """
-    if test is None:
-        return "–"
-    lines = [leveled(test.interval, contrast)]
-    if contrast.size != BEYOND:
-        lines.append(f"TOST p {show_p(test.holm_p)}")
-    if contrast.late_margin:
-        lines.append("margin set after results existed")
-    return "\n".join(lines)
+def judged_cells(contrast: ContrastResult) -> dict[str, str]:
+    """Return the difference of a contrast with its interval, the verdict, the adjusted p and the number of seeds."""
+    difference = contrast.difference_text
+    if interval_text(contrast):
+        difference += f"\n{interval_text(contrast)}"
+    return {
+        "difference": difference,
+        "verdict": "\n".join(verdict_lines(contrast)),
+        "p": show_p(contrast.judgement.adjusted_p),
+        "seeds": str(len(contrast.seeds)) if contrast.seeds else "–",
+    }
 
 
-def _p_values(contrast: ContrastResult) -> dict[str, str]:
-    """Return the cells of the p-values of a difference and its effect size, by column; dashes without a test."""
-    cells = {"Holm p": show_p(contrast.judgement.holm_p)}
-    paired = contrast.paired
-    if paired is None:
-        cells["paired t p"] = "–"
-        cells["sign-flip p"] = "–"
-        cells["effect"] = "–"
-    else:
-        cells["paired t p"] = show_p(paired.paired_p)
-        cells["sign-flip p"] = show_p(paired.sign_flip_p)
-        cells["effect"] = show(paired.effect, "effect", signed=True, digits=-2)
-    return cells
+LARGEST = "could be up to {difference}"
+LATE_MARGIN = "margin set after results existed"
+
+
+def verdict_lines(contrast: ContrastResult) -> list[str]:
+    """Return the verdict, the largest difference that its interval contains if none is shown, and a late margin."""
+    lines = [contrast.verdict]
+    if largest_text(contrast):
+        lines.append(LARGEST.format(difference=largest_text(contrast)))
+    if contrast.late_margin and contrast.judgement.margin:
+        lines.append(LATE_MARGIN)
+    return lines

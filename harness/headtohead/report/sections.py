@@ -24,6 +24,7 @@ from headtohead.report.data import (
 from headtohead.report.figures.rows import forest_rows
 from headtohead.report.section import Section
 from headtohead.report.setup import (
+    other_tests_section,
     reproduction_section,
     runs_section,
     setup_section,
@@ -38,14 +39,8 @@ from headtohead.report.variants import (
     variant_section,
 )
 
-POINTS = (
-    "Every point is a seed; the bar is the interval of the direction. "
-    "Grey bars contain 0: no difference is detected."
-)
-AVERAGED_POINTS = (
-    "Every point is a seed, averaged over the settings of the other axes; the bar is the interval of the direction. "
-    "Grey bars contain 0: no difference is detected."
-)
+POINTS = "Every point is a seed; the bar is the interval. Grey bars contain 0."
+AVERAGED_POINTS = "Every point is a seed, averaged over the other axes; the bar is the interval. Grey bars contain 0."
 TRIANGLES = " Triangles: seeds outside the range of the magnified panel."
 LARGEST = " The {rows} largest differences."
 OTHER_METRICS = " Contrasts in other metrics are in the table."
@@ -141,6 +136,7 @@ SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
     setup_section,
     data_section,
     statistics_section,
+    other_tests_section,
     reproduction_section,
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -11,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from headtohead.analysis.study import Analysis
+from headtohead.analysis.wording import contrast_name
 from headtohead.config.labels import listed
 from headtohead.config.labels import text as value_text
 from headtohead.plugins.families import COMPONENTS
@@ -22,7 +24,7 @@ from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import TrainConfig
 from headtohead.storage import states
 from headtohead.storage.experiment import VariantRecord, examples_of
-from headtohead.storage.metrics import counted, show, show_count
+from headtohead.storage.metrics import counted, show, show_count, show_p
 from headtohead.storage.record import leaves
 from headtohead.storage.tuning import TrialRecord, TuningRecord
 from headtohead_judge.paired_tests import SIGN_FLIP_SEEDS, few_seeds
@@ -334,40 +336,46 @@ def _lost_run(run: pd.Series) -> dict[str, str]:
     return row
 
 
-SEVERAL_SEEDS = "Intervals are t-intervals over seeds."
-SINGLE_SEED = "With a single seed there is no p-value."
-PAIRED = "Every contrast is paired by seed and tested by a paired t-test. Intervals are t-intervals over seeds."
+SEVERAL_SEEDS = "Intervals of means are 95 % t-intervals over seeds."
+SINGLE_SEED = "With a single seed there is no interval."
+PAIRED = "Every contrast is paired by seed. Its variance over seeds is that of its own differences."
 MODERATED = (
-    "Every contrast is paired by seed. Its variance is moderated: a weighted mean of the variance of its own "
-    "differences and of the residual variance of all variants. Intervals are t-intervals over seeds. The paired t p "
-    "uses the contrast's own variance alone, as a check; no verdict rests on it."
+    "Every contrast is paired by seed. Its variance over seeds is moderated: a weighted mean of the variance of its "
+    "own differences and of a common variance, the larger of the residual variance of all variants and the mean "
+    "variance of the contrasts of the family."
 )
-FAMILIES = (
-    "variants against the baseline",
-    "factor contrasts",
-    "interactions",
-    "contrasts that the file declares",
-    "added changes",
-    "taken changes",
+RATIO = (
+    "The mean variance of the contrasts is {ratio} times the residual variance ({family}); about 1 is expected if a "
+    "seed has the same effect on all variants."
 )
-DIRECTION = (
-    "Direction: a t-test at 5 % after Holm's correction within a family: {families}. Its interval has the level of the "
-    "contrast's Holm step and excludes zero if and only if a direction is detected. The sign-flip p, of a permutation "
-    "of the signs of the differences, is not adjusted. The effect is the mean difference divided by its standard "
-    "deviation, Hedges-corrected."
+FAMILIES = {
+    "variant": "variants against the baseline",
+    "factor": "factor contrasts",
+    "interaction": "interactions",
+    "declared": "contrasts that the file declares",
+    "added": "added changes",
+    "taken": "taken changes",
+}
+"""Names of the families of contrasts."""
+
+INTERVAL = (
+    "Each difference has one interval. The k differences of a family ({families}) have intervals at the level "
+    "0.95^(1/k) each, so that all of them contain the true differences in at least 95 % of studies. Every word is "
+    "read off the interval: better or worse if it excludes 0; no difference shown if it contains 0. p is 1 − (1 − p "
+    "of the difference)^k."
 )
-SIZE = (
-    "Size: two one-sided t-tests (TOST) within the margin at 5 %, Holm-adjusted within the family, with an interval of "
-    "their level; beyond, if this interval is entirely outside the margin."
+MARGIN = (
+    "By more than the margin: the interval excludes every smaller difference. By less: it lies within the margin. "
+    "Equivalent: it contains 0 and lies within the margin."
 )
-NO_MARGIN = "Without a margin there is no verdict on the size. An undetected difference does not show equality."
+NO_MARGIN = "Without a margin, no difference shown is not a sign of equality."
 LOOKS = (
-    "Looks: every p-value is first adjusted for all planned looks, by the joint distribution of their t-tests with a "
-    "constant level (Pocock), then by Holm. Intervals have the level of the look."
+    "Looks: the intervals have the nominal level at which those of all planned looks are simultaneous, by the joint "
+    "distribution of their t-tests (Pocock)."
 )
 ERROR_RATE = (
-    "Error rate of the whole report: {families} families of tests, each with a wrong direction in at most 5 % of "
-    "studies without differences; any wrong direction of the report in at most {percent} %."
+    "Error rate of the whole report: {families} families, each with a wrong interval in at most 5 % of studies; any "
+    "wrong interval of the report in at most {percent} %."
 )
 
 
@@ -379,18 +387,19 @@ def statistics_section(report: Report) -> Section:
     as one.
     """
     analysis, frames = report.analysis, report.analysis.frames
-    seeds = len(frames.seeds)
     tested = []
-    for name, family in zip(FAMILIES, analysis.families, strict=True):
-        if family.tested:
+    for name in FAMILIES:
+        if analysis.families.tested(name):
             tested.append(name)
     trained = set(map(frames.trained, frames.by_slug))
     if not tested:
-        lines = [SEVERAL_SEEDS if seeds > 1 else SINGLE_SEED]
+        lines = [SEVERAL_SEEDS if len(frames.seeds) > 1 else SINGLE_SEED]
     else:
-        lines = [MODERATED if len(trained) > 2 else PAIRED]
-        lines.append(DIRECTION.format(families=listed(tested)))
-        lines.append(SIZE if report.record.margins else NO_MARGIN)
+        lines = [PAIRED]
+        if len(trained) > 2:
+            lines = [MODERATED, *_ratio_lines(analysis, tested)]
+        lines.append(INTERVAL.format(families=listed([FAMILIES[name] for name in tested])))
+        lines.append(MARGIN if report.record.margins else NO_MARGIN)
     if analysis.looks:
         lines.append(LOOKS)
     families = len(tested)
@@ -398,9 +407,52 @@ def statistics_section(report: Report) -> Section:
         families += 1
     if families > 1:
         lines.append(ERROR_RATE.format(families=families, percent=5 * families))
-    if tested and seeds < SIGN_FLIP_SEEDS:
-        lines.append(f"{few_seeds(seeds)}.")
+    if tested and len(frames.seeds) < SIGN_FLIP_SEEDS:
+        lines.append(f"{few_seeds(len(frames.seeds))}.")
     return Section("Statistics", lines=lines)
+
+
+def _ratio_lines(analysis: Analysis, tested: Sequence[str]) -> list[str]:
+    """Return the ratio of the two variances for each family that shares a variance."""
+    lines = []
+    for name in tested:
+        ratio = analysis.families.variance_ratio(name)
+        if math.isfinite(ratio):
+            lines.append(RATIO.format(ratio=f"{ratio:.2g}", family=FAMILIES[name]))
+    return lines
+
+
+OTHER_TESTS = (
+    "No verdict rests on these tests. The paired t-test has the variance of the contrast's own differences over "
+    "seeds; it differs if, corrected like the intervals, it disagrees on whether there is a difference. The sign-flip "
+    "test permutes the signs of the differences. Their p are not corrected. The effect is the mean difference divided "
+    "by its standard deviation, Hedges-corrected."
+)
+
+
+def other_tests_section(report: Report) -> Section | None:
+    """Return the paired t-tests and sign-flip tests of all contrasts, each difference once; None without a test."""
+    rows = []
+    keys = set()
+    for family in report.analysis.families:
+        for contrast in family.contrasts:
+            paired = contrast.paired
+            if paired is None or paired.n < 2 or contrast.trained.key in keys:
+                continue
+            keys.add(contrast.trained.key)
+            rows.append(
+                {
+                    "contrast": contrast_name(report.analysis, contrast),
+                    "verdict": contrast.verdict,
+                    "paired t-test": "differs" if contrast.is_unlike_paired_test else "agrees",
+                    "paired t p": show_p(paired.paired_p),
+                    "sign-flip p": show_p(paired.sign_flip_p),
+                    "effect": show(paired.effect, "effect", signed=True, digits=-2),
+                }
+            )
+    if not rows:
+        return None
+    return Section("Other tests", OTHER_TESTS, frame=table(rows))
 
 
 PLATFORM = re.compile(r"([A-Za-z]+)-.*?(x86_64|aarch64|arm64|AMD64)")

@@ -83,10 +83,12 @@ def _contrast(report: Report, contrast: ContrastResult) -> AnsweredContrast:
     return AnsweredContrast(
         label=contrast_name(report.analysis, contrast),
         left=left,
-        direction=contrast.direction_name,
+        direction=contrast.direction,
+        verdict=contrast.verdict,
         difference=difference,
         interval=ends,
-        holm_p=_finite(contrast.judgement.holm_p),
+        adjusted_p=_finite(contrast.judgement.adjusted_p),
+        seeds=len(contrast.seeds),
     )
 
 

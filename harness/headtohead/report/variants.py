@@ -1,4 +1,4 @@
-"""The sections on variants: scores, costs, tests, further metrics, padding and pitfalls."""
+"""The sections on variants: scores, differences, costs, further metrics, padding and pitfalls."""
 
 from __future__ import annotations
 
@@ -7,14 +7,24 @@ from collections.abc import Collection, Mapping
 
 from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.scores import loss_mismatch
+from headtohead.analysis.wording import interval_caption
 from headtohead.config.labels import listed
 from headtohead.planning.variants import DATA_AXIS, SIZE_AXIS
 from headtohead.report.content import Report
 from headtohead.report.figures.rows import MAX_ROWS
-from headtohead.report.section import Section, contrast_table, difference, replaced, score, table
+from headtohead.report.section import (
+    Section,
+    judged_cells,
+    replaced,
+    score,
+    table,
+    verdict_lines,
+    with_interval,
+)
 from headtohead.storage.experiment import Pitfall, VariantRecord
-from headtohead.storage.metrics import counted, readable, show, show_count, show_p, stored, unpadded
-from headtohead_judge.paired_tests import Summary, paired
+from headtohead.storage.metrics import readable, show, show_count, show_p, stored, unpadded
+from headtohead_judge.paired_tests import Interval, Summary, paired
+from headtohead_judge.verdicts import judge
 
 MAX_NAMES = 12
 """Maximum number of variants that a cell names."""
@@ -22,7 +32,7 @@ MAX_NAMES = 12
 SCORES = "Mean {metric} over seeds with its 95 % interval and the costs of each variant."
 COMPARED_SCORES = (
     "Mean {metric} over seeds with its 95 % interval, the difference from the baseline{scope} paired by seed, and the "
-    "costs of each variant."
+    "costs of each variant. {intervals}{replaced}"
 )
 SAME_DATA = " on the same data"
 SAME_SIZE = " of the same size"
@@ -39,10 +49,10 @@ UNRANKED_POINTS = " Hollow points are variants that are not ranked."
 
 
 def variant_section(report: Report) -> Section:
-    """Return the scores of the variants with their costs, the figure of scores, the tests and further metrics.
+    """Return the scores of the variants with their differences and costs, the figure of scores and further metrics.
 
     With more than `content.MAX_ROWS` variants, only the best and the baseline have a row, and a line has the number of
-    the others. The last two are parts, left out without a table.
+    the others. The further metrics are a part, left out without a table.
 
     Raises:
         HeadToHeadError: If no registered dataset declares the primary metric, by which variants are ordered.
@@ -62,7 +72,7 @@ def variant_section(report: Report) -> Section:
     if unlisted:
         lines.append(f"{unlisted} more variants are in results.csv.")
     rows = _rows(report, stacks, shows_stacks=len(sizes) > 1)
-    parts = [_tests(report), _further_metrics(report)]
+    further = _further_metrics(report)
     return Section(
         "Variants",
         text,
@@ -70,7 +80,7 @@ def variant_section(report: Report) -> Section:
         caption=caption,
         frame=table(rows),
         lines=lines,
-        parts=[part for part in parts if part.frame is not None],
+        parts=[further] if further.frame is not None else [],
     )
 
 
@@ -83,7 +93,13 @@ def _description(report: Report) -> str:
         scope += SAME_DATA
     if SIZE_AXIS in report.record.axes:
         scope += SAME_SIZE
-    return COMPARED_SCORES.format(metric=report.metric, scope=scope)
+    contrasts = report.analysis.families.variants.contrasts
+    return COMPARED_SCORES.format(
+        metric=report.metric,
+        scope=scope,
+        intervals=interval_caption(report.analysis, contrasts),
+        replaced=replaced(contrasts),
+    )
 
 
 def _stack_sizes(report: Report) -> dict[str, set[int]]:
@@ -102,9 +118,9 @@ def _stack_sizes(report: Report) -> dict[str, set[int]]:
 def _rows(
     report: Report, stacks: Mapping[str, Collection[int]], *, shows_stacks: bool
 ) -> list[dict[str, str]]:
-    """Return a row per listed variant: its name with notes, score, difference, verdict and costs.
+    """Return a row per listed variant: its name with notes, score, difference, verdict, adjusted p and costs.
 
-    A single variant has neither difference nor verdict. A variant without a contrast against the baseline has a dash.
+    A single variant has no difference. A variant without a contrast against the baseline has dashes.
 
     Args:
         report: The report.
@@ -123,11 +139,10 @@ def _rows(
         row[report.metric] = primary_score(report, slug)
         row["seeds"] = str(reported_summary(report, slug).n)
         if len(frames.by_slug) > 1:
-            row["against baseline"] = "–"
-            if contrast:
-                text = difference(contrast.paired, analysis.metric, contrast.scale)
-                row["against baseline"] = text
+            cells = judged_cells(contrast) if contrast else {}
+            row["against baseline"] = cells.get("difference", "–")
             row["verdict"] = verdict_cell(report, slug, contrast)
+            row["p"] = cells.get("p", "–")
         stack = ""
         if shows_stacks:
             stack = f"\nstack of {_range(stacks[slug])}"
@@ -191,18 +206,6 @@ def _changed_width(variant: VariantRecord) -> str:
     return f"\nd_ff {variant.d_ff}, configured {variant.d_ff_asked}"
 
 
-def _tests(report: Report) -> Section:
-    """Return the tests against the baseline; without a table if there are none."""
-    family = report.analysis.families.variants
-    contrasts = {contrast.variant: contrast for contrast in family.contrasts}
-    shown = [contrasts[slug] for slug in report.listed if slug in contrasts]
-    text = f"Holm's correction over {counted(family.tested, 'contrast')} with the baseline."
-    if not family.tested:
-        return Section("Tests", text)
-    names = [{"variant": report.title(contrast.variant)} for contrast in shown]
-    return Section("Tests", text + replaced(shown), frame=contrast_table(shown, names))
-
-
 MEANS = "Means with 95 % intervals over seeds, not tested."
 BLANK_LOSSES = " Losses are blank if vocabulary or labels are not the baseline's."
 
@@ -262,7 +265,8 @@ def collapse_section(report: Report) -> Section | None:
 
 PADDING = (
     "The test sentences evaluated twice: in padded batches, and one sentence at a time, without padding. Variants "
-    "of built-in entries with masks that hide all padding are equal by construction and evaluated once."
+    "of built-in entries with masks that hide all padding are equal by construction and evaluated once. The intervals "
+    "of the differences are simultaneous at 95 % over the seeds."
 )
 UPPER_BOUND = " An order-invariant encoder cannot exceed {bound:.3f} without padding."
 
@@ -281,19 +285,23 @@ def padding_section(report: Report) -> Section | None:
         return None
     analysis, frames = report.analysis, report.analysis.frames
     metric = stored(analysis.metric)
-    rows = []
+    changes = {}
     for slug in report.listed:
         without_padding = frames.scores(slug, unpadded(metric))
         padded = frames.scores(slug, metric)
-        if not without_padding:
-            continue
-        seeds = sorted(without_padding.keys() & padded.keys())
-        left = [padded[seed] for seed in seeds]
-        right = [without_padding[seed] for seed in seeds]
+        if without_padding:
+            seeds = sorted(without_padding.keys() & padded.keys())
+            left = [padded[seed] for seed in seeds]
+            right = [without_padding[seed] for seed in seeds]
+            changes[slug] = paired(left, right)
+    rows = []
+    for slug, judgement in zip(changes, judge([*changes.values()]), strict=True):
+        ends = judgement.interval or Interval(math.nan, math.nan)
+        mean = changes[slug].mean
         row = {"variant": report.title(slug)}
         row["padded"] = reported(report, slug, metric)
         row["unpadded"] = reported(report, slug, unpadded(metric))
-        row["padded − unpadded"] = difference(paired(left, right), metric)
+        row["padded − unpadded"] = with_interval(mean, ends.low, ends.high, metric, signed=True)
         row["test loss, padded"] = reported(report, slug, "test/loss")
         row["test loss, unpadded"] = reported(report, slug, unpadded("test/loss"))
         row["upper bound"] = analysis.upper_bound_verdicts.get(slug, "")
@@ -333,7 +341,7 @@ def pitfall_section(report: Report) -> Section | None:
 
 
 def verdict_cell(report: Report, slug: str, contrast: ContrastResult | None) -> str:
-    """Return the verdict on a variant in the primary metric, or ``baseline``.
+    """Return the verdict on a variant in the primary metric with its notes, or ``baseline``.
 
     A dash without a contrast, and for a variant that is judged on another metric.
     """
@@ -341,7 +349,10 @@ def verdict_cell(report: Report, slug: str, contrast: ContrastResult | None) -> 
         return "baseline"
     if contrast is None or slug in report.analysis.judged_on:
         return "–"
-    return contrast.verdict
+    lines = verdict_lines(contrast)
+    if contrast.notes:
+        lines.append("; ".join(contrast.notes))
+    return "\n".join(lines)
 
 
 def variant_note(report: Report, slug: str) -> str:

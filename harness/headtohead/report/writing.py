@@ -57,10 +57,12 @@ class ReportPaths(os.PathLike[str]):
 
     @property
     def lines(self) -> list[str]:
-        """The answer, the differences and the remarks, for the width of the terminal."""
+        """The answer, the differences with their caption and the remarks, for the width of the terminal."""
+        caption = [self.differences.text] if self.differences.text else []
         return [
             self.answer,
             *text_lines(self.differences.frame, get_terminal_size().columns),
+            *caption,
             *self.cautions,
         ]
 
@@ -204,15 +206,19 @@ def draw(report: Report) -> dict[str, Figure]:
 
 
 def _table(report: Report) -> str:
-    """Return the runs, with the verdict on their variant, as CSV in which no text is a formula of a spreadsheet.
+    """Return the runs, with the tests of their variant, as CSV in which no text is a formula of a spreadsheet.
 
-    A variant without a contrast has no verdict. Declared contrasts of some source lengths add a column of scores for
-    each metric and range, such as ``test/bleu/1-5``; a run without such a score has an empty cell.
+    The tests are those of the difference from the baseline: the verdict, its adjusted p, and the p-values of the
+    paired t-test and of the sign-flip test, not adjusted. A variant without a contrast has none. Declared contrasts
+    of some source lengths add a column of scores for each metric and range, such as ``test/bleu/1-5``; a run without
+    such a score has an empty cell.
     """
     table = report.analysis.frames.runs.reset_index()
     verdicts = table["variant"].map(report.verdicts).fillna("")
     after_title = list(table).index("title") + 1
     table.insert(after_title, "verdict", verdicts)
+    for offset, (test, by_slug) in enumerate(_p_values(report.analysis).items(), start=1):
+        table.insert(after_title + offset, test, table["variant"].map(by_slug).astype(float))
     for side in _limited_sides(report.analysis):
         shortest, longest = side.lengths or (0, 0)
         scores = []
@@ -225,6 +231,17 @@ def _table(report: Report) -> str:
         if not is_numeric_dtype(dtype):
             table[name] = [_spreadsheet_cell(value) for value in table[name]]
     return str(table.rename(columns=spreadsheet_text).to_csv(index=False))
+
+
+def _p_values(analysis: Analysis) -> dict[str, dict[str, float]]:
+    """Return the p-values of the differences from the baseline by name and variant."""
+    p_values: dict[str, dict[str, float]] = {"p": {}, "paired_p": {}, "sign_flip_p": {}}
+    for contrast in analysis.families.variants.contrasts:
+        if contrast.paired is not None:
+            p_values["p"][contrast.variant] = contrast.judgement.adjusted_p
+            p_values["paired_p"][contrast.variant] = contrast.paired.paired_p
+            p_values["sign_flip_p"][contrast.variant] = contrast.paired.sign_flip_p
+    return p_values
 
 
 def _limited_sides(analysis: Analysis) -> list[Side]:

@@ -32,10 +32,10 @@ Score = Annotated[float, Field(ge=-MAX_SCORE, le=MAX_SCORE)]
 
 
 class SequentialSeeds(ConfigSection):
-    """Seeds that are added until every main contrast has a direction or is within the margin."""
+    """Seeds that are added until every main contrast has a direction or is equivalent."""
 
     until: Literal["decided"]
-    """when to stop: decided, at the first look at which every main contrast is better, worse or within"""
+    """when to stop: decided, at the first look at which every main contrast is better, worse or equivalent"""
 
     at_most: int = Field(ge=3, le=1000)
     """number of seeds of the last look"""

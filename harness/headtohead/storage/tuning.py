@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, StrictBool
 
 from headtohead.storage.record import Count, Fraction, NonNegative, Number, Record, Seed
 from headtohead.storage.results import MetricName
@@ -44,7 +44,7 @@ RULES = {
 """How a setting was chosen, as a phrase."""
 
 
-def number(values: Mapping[str, JsonValue], field: str) -> float:
+def number_of(values: Mapping[str, JsonValue], field: str) -> float:
     """Return the value of a field that has a number."""
     value = values[field]
     assert isinstance(value, int | float)
@@ -60,10 +60,14 @@ class TrialRun(Record):
 
 
 class TrialRecord(Record):
-    """A setting of a sweep with its runs, those of the seeds of the sweep first, then those of further seeds."""
+    """A setting of a sweep with its runs, those of the seeds of the sweep first, then those of further seeds.
+
+    ``is_further`` is whether the experiment file does not list the setting, which follows beyond those of the file.
+    """
 
     values: Mapping[str, JsonValue]
     runs: tuple[TrialRun, ...]
+    is_further: StrictBool = False
 
     def scores(self, metric: str) -> list[float]:
         """Return the score of each run in a metric; NaN for a run without this score."""

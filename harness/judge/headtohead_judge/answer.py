@@ -39,7 +39,7 @@ def answer_of(judged: Judged, exit_code: int) -> dict[str, Any]:
         }
         contrasts.append(plain(contrast))
     return {
-        "format": f"{FORMAT}/2",
+        "format": f"{FORMAT}/3",
         "metric": judged.metric,
         "higher_is_better": judged.higher_is_better,
         "margin": judged.margin,
@@ -54,19 +54,24 @@ def answer_of(judged: Judged, exit_code: int) -> dict[str, Any]:
 
 
 def test_fields(difference: Difference | None, judgement: Judgement) -> dict[str, Any]:
-    """Return verdict, intervals and p-values of a contrast; those of a missing difference are None."""
-    test = judgement.size_test
+    """Return verdict, interval, sources of variance and p-values of a contrast; those of a missing difference are None.
+
+    ``sensitivity`` has the p-values of other tests, on which no verdict rests.
+    """
     return {
+        "verdict": judgement.verdict,
         "direction": judgement.direction,
         "size": judgement.size,
         "difference": difference and difference.mean,
         "interval": interval_fields(judgement.interval),
-        "size_interval": test and interval_fields(test.interval),
+        "largest_possible": judgement.largest_possible,
         "p": difference and difference.p,
-        "holm_p": judgement.holm_p,
-        "paired_p": difference and difference.paired_p,
-        "sign_flip_p": difference and difference.sign_flip_p,
-        "size_p": test and test.holm_p,
+        "adjusted_p": judgement.adjusted_p,
+        "sources": difference and [vars(source) for source in difference.sources],
+        "sensitivity": {
+            "paired_p": difference and difference.paired_p,
+            "sign_flip_p": difference and difference.sign_flip_p,
+        },
     }
 
 
@@ -76,7 +81,7 @@ def summary_fields(summary: Summary) -> dict[str, Any]:
 
 
 def interval_fields(interval: Interval | None) -> dict[str, float] | None:
-    """Return level and ends of an interval; None without finite ends."""
+    """Return the ends of an interval; None without finite ends."""
     if interval is None or not math.isfinite(interval.low):
         return None
     return vars(interval)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,27 +13,14 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from headtohead_judge.request import Request
-
-ACCEPTED = [
-    *(
-        f"{direction}{size}"
-        for direction in ("better", "undetected", "worse")
-        for size in ("", ",within", ",beyond", ",unclear")
-    ),
-    "identical",
-    "no verdict",
-]
-"""Values of --accept: a direction with any size, or with one size."""
+from headtohead_judge.request import DIRECTIONS, SIZES, Request
 
 EXIT_CODES = """
 \b
-verdict of a variant             exit code
-in --accept                      0
-undetected, within (equivalent)  0 with --accept undetected,within, else 3
-worse, with any size             1
-undetected, unclear              3
-any other                        3
+verdict of a variant  exit code
+in --accept           0
+worse, with any size  1
+any other             3
 """
 
 
@@ -53,7 +41,7 @@ any other                        3
     "--margin",
     type=float,
     metavar="X",
-    help="The smallest difference that matters, for a verdict on the size.",
+    help="The smallest difference that matters, for verdicts with a size and of equivalence.",
 )
 @click.option(
     "--higher-is-better/--lower-is-better",
@@ -77,11 +65,11 @@ any other                        3
 )
 @click.option(
     "--accept",
-    type=click.Choice(ACCEPTED),
+    type=click.Choice([*DIRECTIONS, *SIZES]),
     multiple=True,
     default=("better",),
     show_default=True,
-    help="A direction, or a direction and a size, for exit code 0; repeatable.",
+    help="A verdict for exit code 0, such as better (with any size) or equivalent; repeatable.",
 )
 @click.option(
     "--variant",
@@ -124,7 +112,8 @@ any other                        3
     "ledger_file",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="LEDGER",
-    help="Decide on one candidate against the incumbent, and append the decision to this JSON Lines file.",
+    help="Decide on one candidate against the incumbent, both with at least six seeds trained together, and append "
+    "the decision to this JSON Lines file.",
 )
 @click.option(
     "--status",
@@ -144,12 +133,19 @@ def command(**options: Any) -> None:
 
     FILE is a CSV, TSV, JSON Lines or Parquet table with a row per variant and seed, such as the CSV of a W&B runs
     table or the results.csv of a report, the URI of an MLflow store, the results.tsv of autoresearch, or a folder of
-    submissions to parameter-golf or of logs of modded-nanogpt. A verdict is a direction (better, worse or
-    undetected) and, with --margin, a size (within, beyond or unclear). The command exits with 1 if a variant
-    has exit code 1, else with the largest code; invalid input gives 2.
+    submissions to parameter-golf or of logs of modded-nanogpt. Every difference has one interval; the intervals of
+    all variants together have 95 %. A verdict is better, worse or no difference shown; with --margin also
+    equivalent, and better or worse by more or by less than the margin. The command exits with 1 if a variant has
+    exit code 1, else with the largest code; invalid input gives 2.
     """
     from headtohead_judge.program import run
 
     source_of_at_most = click.get_current_context().get_parameter_source("at_most")
     is_at_most_chosen = source_of_at_most is ParameterSource.COMMANDLINE
-    sys.exit(run(Request(**options, is_at_most_chosen=is_at_most_chosen)))
+    request = Request(**options, is_at_most_chosen=is_at_most_chosen)
+    gc.freeze()  # else collections visit all objects of the imported libraries, which takes as long as the statistics
+    try:
+        code = run(request)
+    finally:
+        gc.unfreeze()
+    sys.exit(code)

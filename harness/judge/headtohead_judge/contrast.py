@@ -10,16 +10,18 @@ A verdict is a separate step: `verdicts.judge` takes the differences of a family
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headtohead_judge.block_model import BlockModel, combined, pooled
-from headtohead_judge.paired_tests import Difference, paired_differences
+from headtohead_judge.block_model import BlockModel, combined, contrast_variance, pooled
+from headtohead_judge.examples import Examples, source_of_examples
+from headtohead_judge.paired_tests import SELECTION, Difference, Source, paired_differences
 
 Floats = NDArray[np.float64]
 
@@ -79,23 +81,18 @@ class Contrast:
         return list(dict.fromkeys(metric for metric, _ in self.score_kinds))
 
     @cached_property
-    def _sums(self) -> dict[Side, float]:
-        """The sum of the weights of each side over the settings, without sides whose weights cancel."""
+    def weights(self) -> Mapping[Side, float]:
+        """The weight of each side in the mean over settings; empty if the contrast is always 0."""
         sums: dict[Side, float] = {}
         for setting in self.settings:
             for side, weight in setting.items():
                 sums[side] = sums.get(side, 0.0) + weight
-        return {side: weight for side, weight in sums.items() if weight}
-
-    @property
-    def weights(self) -> dict[Side, float]:
-        """The weight of each side in the mean over settings; empty if the contrast is always 0."""
-        return {side: weight / len(self.settings) for side, weight in self._sums.items()}
+        return {side: weight / len(self.settings) for side, weight in sums.items() if weight}
 
     @property
     def squared_weight(self) -> float:
         """The sum of the squared weights: the variance of the contrast if each score has variance 1."""
-        return sum(weight**2 for weight in self._sums.values()) / len(self.settings) ** 2
+        return sum(weight**2 for weight in self.weights.values())
 
     @property
     def sign(self) -> float:
@@ -172,7 +169,7 @@ def shared_seeds(scores: Sequence[Mapping[int, float]]) -> list[int]:
         return []
     seeds = set(scores[0])
     for by_seed in scores:
-        seeds &= {seed for seed, value in by_seed.items() if np.isfinite(value)}
+        seeds &= {seed for seed, value in by_seed.items() if math.isfinite(value)}
     return sorted(seeds)
 
 
@@ -190,13 +187,23 @@ class Estimate:
 
     Attributes:
         by_seed: The value of the contrast in each seed.
-        difference: The mean over seeds with its standard error, degrees of freedom and tests.
+        difference: The mean over seeds with its sources of variance.
         settings: The difference of each setting; empty for a single setting.
+        model: The block model whose variance moderates that of the contrast; None if the variance is that of its own
+            values.
     """
 
     by_seed: Mapping[int, float]
     difference: Difference
     settings: tuple[Difference, ...]
+    model: BlockModel | None = None
+
+
+class Selection(NamedTuple):
+    """The variance that the choice of a tuned value adds to the mean of a side, with its degrees of freedom."""
+
+    variance: float
+    degrees: float
 
 
 @dataclass(frozen=True)
@@ -207,10 +214,15 @@ class ScoreTable:
         scores: The scores by side and seed.
         blocks: Sides that share the effect of a seed, such as the variants of one data set. The variances of contrasts
             are moderated within them. A contrast with a side outside the blocks keeps the variance of its own values.
+        examples: The values by test example, of each test set. A contrast whose sides have values in all its seeds has
+            the examples as a source of variance.
+        selection: The variance of the choice of a tuned value, of the sides with one.
     """
 
     scores: SideScores
     blocks: tuple[Collection[Side], ...] = ()
+    examples: tuple[Examples[Side], ...] = ()
+    selection: Mapping[Side, Selection] = field(default_factory=dict)
 
     @cached_property
     def pooled_blocks(self) -> list[tuple[BlockModel | None, dict[Side, float]]]:
@@ -231,54 +243,146 @@ class ScoreTable:
             found.append(pooled(rows))
         return found
 
-    def block_model(self, contrast: Contrast) -> BlockModel | None:
-        """Return the block model of a contrast; None without one for all its sides, or if one has a larger variance."""
-        weights = contrast.weights
-        outside = set(weights)
-        parts = []
-        for block, (model, larger) in zip(self.blocks, self.pooled_blocks, strict=True):
-            inside = outside.intersection(block)
-            if not inside:
-                continue
-            if inside.intersection(larger):
-                return None
-            squared_weight = sum(weights[side] ** 2 for side in inside)
-            parts.append((squared_weight, model))
-            outside -= inside
-        return None if outside else combined(parts)
+    @cached_property
+    def _block_of(self) -> dict[Side, int]:
+        """The number of the block of each side that is in one."""
+        block_of = {}
+        for number, block in enumerate(self.blocks):
+            block_of.update(dict.fromkeys(block, number))
+        return block_of
 
-    def estimate(self, contrast: Contrast) -> Estimate:
-        """Return the estimate of a contrast, with the variance of its block model in the standard errors."""
-        seeds, values = contrast.values(self.scores)
-        largest_score = 0.0
+    def block_model(self, contrast: Contrast) -> tuple[tuple[int, ...], BlockModel | None]:
+        """Return the numbers of the blocks of a contrast, and their block model.
+
+        There are none if a side is in no block or has a larger variance.
+        """
+        squared_weights: dict[int, float] = {}
+        for side, weight in contrast.weights.items():
+            number = self._block_of.get(side)
+            if number is None or side in self.pooled_blocks[number][1]:
+                return (), None
+            squared_weights[number] = squared_weights.get(number, 0.0) + weight**2
+        blocks = tuple(sorted(squared_weights))
+        parts = [(squared_weights[number], self.pooled_blocks[number][0]) for number in blocks]
+        return blocks, combined(parts)
+
+    def largest_score(self, contrast: Contrast) -> float:
+        """Return the size of the largest score of the sides of a contrast, in any seed."""
+        largest = 0.0
         for side in contrast.sides:
-            sizes = np.abs([*self.scores[side].values()])
-            largest_score = max(largest_score, float(np.nanmax(sizes)))
-        mean = values.mean(axis=0)
-        settings = []
-        if len(contrast.settings) > 1:
-            for by_seed, setting in zip(values, contrast.single_settings(), strict=True):
-                settings.append(self._difference(setting, by_seed, largest_score))
-        return Estimate(
-            by_seed=dict(zip(seeds, mean.tolist(), strict=True)),
-            difference=self._difference(contrast, mean, largest_score),
-            settings=tuple(settings),
-        )
+            for score in self.scores[side].values():
+                if abs(score) > largest:  # never for NaN
+                    largest = abs(score)
+        return largest
 
-    def _difference(self, contrast: Contrast, by_seed: Floats, largest_score: float) -> Difference:
-        """Return the tested mean of the values of a contrast by seed."""
-        difference = paired_differences(by_seed, scale=largest_score)
-        model = self.block_model(contrast)
-        if model is None:
-            return difference
-        return model.moderated(difference, contrast.squared_weight)
+    def further_sources(self, contrast: Contrast, seeds: list[int]) -> list[Source]:
+        """Return the sources of variance of a contrast beside the seeds: test examples, and the choice of a value.
+
+        Nothing with fewer than two seeds.
+        """
+        if len(seeds) < 2:
+            return []
+        sources = self._sources_of_examples(contrast, seeds)
+        selection = self._source_of_selection(contrast)
+        if selection is not None:
+            sources.append(selection)
+        return sources
+
+    def _sources_of_examples(self, contrast: Contrast, seeds: list[int]) -> list[Source]:
+        """Return the variance over test examples, for each test set; nothing if a side has no values in a seed."""
+        sources = []
+        rest = contrast.weights
+        for examples in self.examples:
+            weights = {side: weight for side, weight in rest.items() if side in examples.values}
+            if not weights:
+                continue
+            if not examples.has(weights, seeds):
+                return []
+            sources.append(source_of_examples(examples.by_group(weights, seeds)))
+            rest = {side: weight for side, weight in rest.items() if side not in weights}
+        return [] if rest else sources
+
+    def _source_of_selection(self, contrast: Contrast) -> Source | None:
+        """Return the variance of the choices of tuned values, with the degrees of Satterthwaite (1946).
+
+        None if no side has a chosen value.
+        """
+        total = 0.0
+        squares = 0.0
+        for side, weight in contrast.weights.items():
+            if side in self.selection:
+                variance, degrees = self.selection[side]
+                part = weight**2 * variance
+                total += part
+                squares += part**2 / degrees
+        if not any(side in self.selection for side in contrast.weights):
+            return None
+        degrees = total**2 / squares if squares else 1.0
+        return Source(SELECTION, total, degrees)
+
+
+class _Values(NamedTuple):
+    """A contrast or a setting, with its value in each of its seeds."""
+
+    contrast: Contrast
+    seeds: list[int]
+    by_seed: Floats
 
 
 def estimate_family(contrasts: Sequence[Contrast], table: ScoreTable) -> list[Estimate]:
     """Return the estimate of each contrast of a family.
 
+    The variance over seeds is moderated towards the common variance of the family (`BlockModel`). The settings of a
+    contrast are a family of their own.
+
     Args:
         contrasts: Contrasts with at least one seed in which all their sides have a score.
         table: The scores of their sides, and of all variants that share the effects of the seeds with them.
     """
-    return [table.estimate(contrast) for contrast in contrasts]
+    averages = []
+    settings = []
+    for contrast in contrasts:
+        seeds, values = contrast.values(table.scores)
+        averages.append(_Values(contrast, seeds, values.mean(axis=0)))
+        rows = []
+        if len(values) > 1:
+            for setting, by_seed in zip(contrast.single_settings(), values, strict=True):
+                rows.append(_Values(setting, seeds, by_seed))
+        settings.append(rows)
+    estimates = []
+    differences = _differences(averages, table)
+    for average, rows, (difference, model) in zip(averages, settings, differences, strict=True):
+        by_seed = dict(zip(average.seeds, average.by_seed.tolist(), strict=True))
+        of_settings = tuple(of_setting for of_setting, _ in _differences(rows, table))
+        estimates.append(Estimate(by_seed, difference, of_settings, model))
+    return estimates
+
+
+def _differences(
+    family: Sequence[_Values], table: ScoreTable
+) -> list[tuple[Difference, BlockModel | None]]:
+    """Return the differences of a family with all sources of variance, and the block models of their variances.
+
+    Contrasts in the same blocks share a common variance, to which contrasts of the same difference contribute once.
+    """
+    own = []
+    members: dict[tuple[int, ...], dict[object, tuple[Difference, float]]] = {}
+    for contrast, _, by_seed in family:
+        difference = paired_differences(by_seed, scale=table.largest_score(contrast))
+        blocks, model = table.block_model(contrast)
+        own.append((difference, blocks, model))
+        members_of_blocks = members.setdefault(blocks, {})
+        members_of_blocks[contrast.key] = (difference, contrast.squared_weight)
+    variances = {}
+    for blocks, members_of_blocks in members.items():
+        variances[blocks] = contrast_variance(members_of_blocks.values())
+    differences = []
+    for (contrast, seeds, _), (difference, blocks, model) in zip(family, own, strict=True):
+        if model is not None:
+            variance, degrees = variances[blocks]
+            model = replace(model, contrast_variance=variance, contrast_degrees=degrees)
+            difference = model.moderated(difference, contrast.squared_weight)
+        for source in table.further_sources(contrast, seeds):
+            difference = difference.with_source(source)
+        differences.append((difference, model))
+    return differences

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -323,7 +323,6 @@ def copy_warnings(
     baseline: str,
     metric: str,
     is_paired: bool,
-    already_warned: Collection[str] = (),
 ) -> list[str]:
     """Return the warnings about runs that can be copies of each other.
 
@@ -337,7 +336,6 @@ def copy_warnings(
         baseline: The variant with which the others are compared.
         metric: Name of the metric.
         is_paired: Whether equal seeds of two variants belong together.
-        already_warned: Variants whose repeated scores have had a warning before.
     """
     curves = {run: curve for run, curve in curves.items() if len(curve) > 1}
     warnings = []
@@ -350,7 +348,7 @@ def copy_warnings(
     for variant, by_seed in scores.items():
         if not all(Run(variant, seed) in curves for seed in by_seed):
             without_curves[variant] = by_seed
-    equal = _equal_scores(without_curves, baseline, is_paired, already_warned)
+    equal = _equal_scores(without_curves, baseline, is_paired)
     if equal:
         warnings.append(
             f"more equal values of {metric} than its steps explain: {first_of(equal)}; check that these are separate "
@@ -397,15 +395,13 @@ def _described_runs(runs: Iterable[Run]) -> str:
     return " and ".join(parts)
 
 
-def _equal_scores(
-    scores: Mapping[str, Scores], baseline: str, is_paired: bool, already_warned: Collection[str]
-) -> list[str]:
+def _equal_scores(scores: Mapping[str, Scores], baseline: str, is_paired: bool) -> list[str]:
     """Return the variants, and pairs of variants, with more equal scores than the step explains, as texts."""
     level = MAX_CHANCE / max(1, len(scores))
     first_variants = [*scores][:MAX_OTHERS]
     texts = []
     for variant, by_seed in scores.items():
-        if variant in already_warned or len({*by_seed.values()}) == len(by_seed):
+        if len({*by_seed.values()}) == len(by_seed):
             continue
         others = [scores[name] for name in first_variants if name != variant]
         equal = repeated_scores(by_seed, others)

@@ -27,6 +27,14 @@ class HeadToHeadError(Exception):
     """
 
 
+class MissingBaselineError(HeadToHeadError):
+    """The scores do not have the baseline."""
+
+
+class TooFewSeedsError(HeadToHeadError):
+    """A variant has fewer seeds than the comparison needs."""
+
+
 class DiskError(OSError):
     """The disk is full or not writable; raised by `files.disk_errors` around writes of our own files."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
@@ -17,7 +16,12 @@ from headtohead_judge import verdicts
 from headtohead_judge.contrast import Contrast, ScoreTable, Side, estimate_family
 from headtohead_judge.copies import copy_warnings
 from headtohead_judge.direction import direction
-from headtohead_judge.errors import HeadToHeadError, similar_or_known
+from headtohead_judge.errors import (
+    HeadToHeadError,
+    MissingBaselineError,
+    TooFewSeedsError,
+    similar_or_known,
+)
 from headtohead_judge.listing import listed
 from headtohead_judge.looks import Looks
 from headtohead_judge.paired_tests import (
@@ -26,9 +30,9 @@ from headtohead_judge.paired_tests import (
     Interval,
     Summary,
     few_seeds,
-    seeds_needed,
     summarise,
 )
+from headtohead_judge.power import seeds_needed
 from headtohead_judge.table import Columns, end_warnings, read_runs
 from headtohead_judge.unpaired import unpaired
 from headtohead_judge.verdicts import BETTER, UNTESTED, Judgement
@@ -83,26 +87,19 @@ class Judged:
     warnings: tuple[str, ...]
 
     def frame(self) -> pd.DataFrame:
-        """Return a row per variant: seeds, mean, difference, intervals of direction and size, p-values and verdict."""
+        """Return a row per variant: seeds, mean, difference, interval, adjusted p and verdict; NaN without a test."""
         rows = []
         for variant in self.variants:
             judgement = variant.judgement
-            low, high = _ends(judgement.interval)
-            size_test = judgement.size_test
-            size_low, size_high = _ends(size_test.interval if size_test else None)
+            interval = judgement.interval or Interval(math.nan, math.nan)
             row = {
                 "variant": variant.variant,
                 "seeds": variant.summary.n,
                 "mean": variant.summary.mean,
                 "difference": variant.difference.mean,
-                "low": low,
-                "high": high,
-                "size_low": size_low,
-                "size_high": size_high,
-                "p": variant.difference.p,
-                "paired_p": variant.difference.paired_p,
-                "holm_p": judgement.holm_p,
-                "sign_flip_p": variant.difference.sign_flip_p,
+                "low": interval.low,
+                "high": interval.high,
+                "adjusted_p": judgement.adjusted_p,
                 "verdict": judgement.verdict,
             }
             rows.append(row)
@@ -141,7 +138,7 @@ def judge(  # noqa: PLR0913 - keyword-only options of the Python API
     step_column: str | None = None,
     candidates: Sequence[str] = (),
     sd: float | None = None,
-    stored: Mapping[str, float] = MappingProxyType({}),
+    min_seeds: int = 2,
 ) -> Judged:
     """Judge every variant of a table, or the candidates, against the baseline.
 
@@ -150,7 +147,7 @@ def judge(  # noqa: PLR0913 - keyword-only options of the Python API
             columns ``metric`` and ``value``.
         baseline: Name of the variant with which the others are compared; the error for None lists the variants.
         metric: The metric; not needed if the table has a single one.
-        margin: The smallest difference that matters, for verdicts on the size.
+        margin: The smallest difference that matters, for verdicts with a size and of equivalence.
         higher_is_better: Direction of the metric; by default from its name.
         is_paired: Pair scores by seed; False compares separate seeds by Welch's t-test.
         looks: Planned numbers of seeds, if the study is judged several times.
@@ -160,28 +157,33 @@ def judge(  # noqa: PLR0913 - keyword-only options of the Python API
         candidates: Names of the variants to judge; by default all but the baseline.
         sd: Standard deviation between seeds, if known. With a single seed per variant, the error then has the number
             of seeds that a decision needs; by default from the variants with several seeds.
-        stored: Scores of the baseline by seed, used if the table has none of them.
+        min_seeds: Smallest number of seeds of a variant, at least two.
 
     Raises:
-        HeadToHeadError: If the table does not permit the comparison.
+        MissingBaselineError: If the baseline has no scores.
+        TooFewSeedsError: If a variant has fewer seeds.
+        HeadToHeadError: If the table does not permit the comparison for another reason.
     """
     columns = Columns(tuple(variant_columns), seed_column, step_column)
     runs = read_runs(table, columns, metric, baseline, candidates)
-    baseline, scores = _baseline_first(runs.scores, baseline, stored)
+    baseline, scores = _baseline_first(runs.scores, baseline)
     if higher_is_better is None:
         higher_is_better = direction(runs.metric)
     against = scores[baseline]
-    _require_seeds(scores, is_paired, looks, sd, runs.warnings)
+    _require_enough_seeds(scores, min_seeds, is_paired, sd, runs.warnings)
+    _require_equal_seeds(scores, is_paired, looks, runs.warnings)
 
     if is_paired:
         differences, larger = _paired_differences(scores, runs.metric)
     else:
-        differences, larger = _unpaired_differences(scores), {}
+        differences = _unpaired_differences(scores)
+        larger = {}
+    family = [*differences.values()]
     if looks and len(against) not in looks.seeds:
-        judgements = [UNTESTED] * len(differences)
+        judgements = [UNTESTED] * len(family)
     else:
         judgements = verdicts.judge(
-            [*differences.values()], margin=margin, higher_is_better=higher_is_better, looks=looks
+            family, margin=margin, higher_is_better=higher_is_better, looks=looks
         )
     variants = []
     for (variant, difference), judgement in zip(differences.items(), judgements, strict=True):
@@ -198,12 +200,12 @@ def judge(  # noqa: PLR0913 - keyword-only options of the Python API
         baseline=baseline,
         metric=runs.metric,
         is_paired=is_paired,
-        already_warned={baseline} if against.items() <= stored.items() else (),
     )
     warnings += end_warnings(runs.curves)
     warnings += _unit_warnings(scores)
     if is_paired:
         warnings += _pairing_warnings(differences, larger, len(against))
+        warnings += _disagreement_warnings([*differences], family, judgements, looks)
     next_look = looks.next(len(against)) if looks else None
     return Judged(
         metric=runs.metric,
@@ -220,29 +222,21 @@ def judge(  # noqa: PLR0913 - keyword-only options of the Python API
     )
 
 
-def _ends(interval: Interval | None) -> tuple[float, float]:
-    """Return the ends of an interval, NaN without one."""
-    if interval is None:
-        return math.nan, math.nan
-    return interval.low, interval.high
-
-
 def _baseline_first(
-    scores: dict[str, dict[str, float]], baseline: str | None, stored: Mapping[str, float]
+    scores: dict[str, dict[str, float]], baseline: str | None
 ) -> tuple[str, dict[str, dict[str, float]]]:
-    """Return the baseline, and the scores with the baseline as the first variant; ``stored`` as in `judge`.
+    """Return the baseline, and the scores with the baseline as the first variant.
 
     Raises:
-        HeadToHeadError: If the baseline or every other variant is missing.
+        MissingBaselineError: If the baseline has no scores.
+        HeadToHeadError: If no baseline is named, or every other variant is missing.
     """
     if baseline is None:
         raise HeadToHeadError(
             f"--baseline VARIANT is missing; variants: {listed([*scores], MAX_VARIANTS)}"
         )
-    if stored:
-        scores.setdefault(baseline, {**stored})
     if baseline not in scores:
-        raise HeadToHeadError(
+        raise MissingBaselineError(
             f"no variant '{baseline}' for --baseline{similar_or_known(baseline, scores)}"
         )
     if len(scores) < 2:
@@ -252,22 +246,36 @@ def _baseline_first(
     return baseline, {baseline: scores[baseline]} | scores
 
 
-def _require_seeds(
-    scores: Scores,
-    is_paired: bool,
-    looks: Looks | None,
-    sd: float | None,
-    warnings: Sequence[str],
+def _require_enough_seeds(
+    scores: Scores, min_seeds: int, is_paired: bool, sd: float | None, warnings: Sequence[str]
 ) -> None:
-    """Raise a `HeadToHeadError` if a variant has a single seed, or other seeds than the baseline, the first variant.
+    """Raise a `TooFewSeedsError` if a variant has fewer seeds than ``min_seeds``.
 
-    Errors end with the ``warnings``, since a run that was left out explains a missing seed.
+    The error ends with the ``warnings``, since a run that was left out explains a missing seed.
+    """
+    short = [variant for variant, by_seed in scores.items() if len(by_seed) < min_seeds]
+    if not short:
+        return
+    remark = "".join(f" ({warning})" for warning in warnings)
+    if min_seeds == 2:
+        raise TooFewSeedsError(f"{_single_seed(short[0], scores, sd, is_paired)}{remark}")
+    counts = listed([f"'{variant}' {len(scores[variant])}" for variant in short], MAX_VARIANTS)
+    raise TooFewSeedsError(
+        f"each side needs at least {min_seeds} seeds, but the table has fewer: {counts}; train more seeds{remark}"
+    )
+
+
+def _require_equal_seeds(
+    scores: Scores, is_paired: bool, looks: Looks | None, warnings: Sequence[str]
+) -> None:
+    """Raise a `HeadToHeadError` if a variant has other seeds than the baseline, the first variant.
+
+    Unpaired scores need equal numbers of seeds at looks only. Errors end with the ``warnings``, since a run that was
+    left out explains a missing seed.
     """
     baseline, against = next(iter(scores.items()))
     remark = "".join(f" ({warning})" for warning in warnings)
     for variant, by_seed in scores.items():
-        if len(by_seed) < 2:
-            raise HeadToHeadError(f"{_single_seed(variant, scores, sd, is_paired)}{remark}")
         if is_paired and by_seed.keys() != against.keys():
             only = [f"{seed} only in '{variant}'" for seed in by_seed if seed not in against]
             only += [f"{seed} only in '{baseline}'" for seed in against if seed not in by_seed]
@@ -383,3 +391,23 @@ def _pairing_warnings(
             f"the difference is the same in every seed for {listed(constant)}; the sign-flip p replaces the t-test"
         )
     return warnings
+
+
+def _disagreement_warnings(
+    names: Sequence[str],
+    family: Sequence[Difference],
+    judgements: Sequence[Judgement],
+    looks: Looks | None,
+) -> list[str]:
+    """Return a warning that names the variants whose verdict the paired t-test does not share."""
+    disagreements = verdicts.unlike_paired_tests(family, judgements, looks=looks)
+    named = []
+    for name, disagrees in zip(names, disagreements, strict=True):
+        if disagrees:
+            named.append(f"'{name}'")
+    if not named:
+        return []
+    return [
+        f"the paired t-test, corrected alike, does not share the verdict on {listed(named)}: there, the verdict "
+        "depends on the variance that the variants share"
+    ]

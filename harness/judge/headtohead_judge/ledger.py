@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean
 
 from scipy.special import fdtrc
 
@@ -17,9 +16,10 @@ from headtohead_judge import files, online
 from headtohead_judge.block_model import BlockModel
 from headtohead_judge.copies import is_same_variant, spread
 from headtohead_judge.decision import Decision
-from headtohead_judge.errors import HeadToHeadError
+from headtohead_judge.errors import HeadToHeadError, TooFewSeedsError
 from headtohead_judge.judging import Judged
-from headtohead_judge.paired_tests import Difference, paired, seeds_needed
+from headtohead_judge.paired_tests import Difference, paired
+from headtohead_judge.power import seeds_needed
 
 MAX_PRIOR_DEGREES = 40.0
 """Largest weight of the variance of earlier decisions; with 20 % of the changes at three times the standard deviation,
@@ -28,6 +28,11 @@ MAX_PRIOR_DEGREES = 40.0
 LARGER = 0.01
 """Level of the F-test for a variance above that of the earlier decisions. Such a variance is not moderated: changes
 that hardly change any score, such as another order of additions, would make the p-value of other changes too small."""
+
+MIN_SEEDS = 6
+"""Smallest number of seeds of each side of a decision, and of scores of the incumbent that were not decided on before.
+With the scores of earlier decisions, a drift of half a standard deviation between sessions, and the luck of a kept
+change, count as effects of the candidate."""
 
 WAIT_SECONDS = 30.0
 
@@ -101,7 +106,7 @@ class Ledger:
 
     @property
     def scores(self) -> dict[str, float]:
-        """The scores of the incumbent by seed, as they were last decided on."""
+        """The scores of the incumbent by seed in the last decision; empty before the first decision."""
         if not self.decisions:
             return {}
         last = self.decisions[-1]
@@ -139,7 +144,9 @@ class Ledger:
         """Return the decision on the only variant of a judged table.
 
         Raises:
-            HeadToHeadError: If the table does not continue the ledger.
+            TooFewSeedsError: If a side has fewer than `MIN_SEEDS` seeds.
+            HeadToHeadError: If the table does not continue the ledger, or its scores of the incumbent are those of
+                earlier decisions.
         """
         if len(judged.variants) != 1:
             names = ", ".join(f"'{variant.variant}'" for variant in judged.variants)
@@ -163,6 +170,7 @@ class Ledger:
         )
         decision = self._computed(undecided)
         self._refuse_second_look(decision)
+        self._refuse_stored_scores(decision)
         return replace(decision, digest=decision.digest_after(self._digest))
 
     def _computed(self, decision: Decision) -> Decision:
@@ -191,8 +199,10 @@ class Ledger:
             raise HeadToHeadError(
                 f"{where}: the incumbent is '{self.incumbent}', not '{decision.incumbent}'; leave --baseline out"
             )
-        if decision.scores.keys() != decision.incumbent_scores.keys() or len(decision.scores) < 2:
-            raise HeadToHeadError(f"{where}: both sides need scores of the same seeds, two or more")
+        if decision.scores.keys() != decision.incumbent_scores.keys():
+            raise HeadToHeadError(f"{where}: both sides need scores of the same seeds")
+        if len(decision.scores) < MIN_SEEDS:
+            raise TooFewSeedsError(f"{where}: both sides need at least {MIN_SEEDS} seeds")
         for number, earlier in enumerate(self.decisions, 1):
             if decision.candidate in (earlier.candidate, earlier.incumbent):
                 raise HeadToHeadError(
@@ -224,20 +234,25 @@ class Ledger:
                         f"the name '{name}', with the same scores; {SECOND_LOOK}"
                     )
 
-    def measured_again(self, decision: Decision) -> list[str]:
-        """Return a warning if the incumbent's stored scores differ from those of a decision."""
-        gaps = []
-        common = [seed for seed in decision.incumbent_scores if seed in self.scores]
-        for seed in common:
-            gap = decision.incumbent_scores[seed] - self.scores[seed]
-            if gap:
-                gaps.append(gap)
-        if not gaps:
-            return []
-        return [
-            f"{len(gaps)} of {len(common)} scores of '{decision.incumbent}' differ from those in the ledger "
-            f"with the same seed, by {fmean(gaps):+.3g} on average; the ledger now has these"
-        ]
+    def _refuse_stored_scores(self, decision: Decision) -> None:
+        """Raise a `HeadToHeadError` unless `MIN_SEEDS` scores of the incumbent are new.
+
+        A score is new if no earlier decision has it for the incumbent and the same seed.
+        """
+        stored: set[tuple[str, float]] = set()
+        for earlier in self.decisions:
+            if earlier.candidate == decision.incumbent:
+                stored |= earlier.scores.items()
+            if earlier.incumbent == decision.incumbent:
+                stored |= earlier.incumbent_scores.items()
+        old = stored & decision.incumbent_scores.items()
+        num_new = len(decision.incumbent_scores) - len(old)
+        if num_new < MIN_SEEDS:
+            raise HeadToHeadError(
+                f"--ledger {self.path}: {len(old)} scores of the incumbent '{decision.incumbent}' are those of an "
+                f"earlier decision; train it again beside '{decision.candidate}', with at least {MIN_SEEDS} seeds (new "
+                "ones, if training is deterministic)"
+            )
 
     def p(self, difference: Difference, higher_is_better: bool) -> float:
         """Return the one-sided p-value of "better", with the variance moderated towards that of earlier decisions."""

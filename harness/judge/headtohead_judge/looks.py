@@ -4,7 +4,7 @@ Every look tests at the same nominal level, as Pocock (1977, Biometrika 64) prop
 boundaries are too lenient for t-tests (Rom and McTague 2020, Journal of Biopharmaceutical Statistics 30), so the joint
 distribution of the t-tests of all looks is simulated, as exactly as ``STUDIES`` permit. A p-value is replaced by the
 probability that the smallest p of all looks is as small (the repeated p-value of Jennison and Turnbull, 1984), to which
-the ordinary levels and Holm's correction apply.
+the correction for the number of contrasts applies.
 """
 
 from __future__ import annotations
@@ -60,15 +60,18 @@ class Looks:
         """Return the number of seeds of the first look with more than ``seeds``, or None after the last."""
         return next((planned for planned in self.seeds if planned > seeds), None)
 
-    def adjusted(self, p: float, sides: int = 2) -> float:
-        """Return the probability, without a difference, that the smallest p of all looks is at most ``p``."""
+    def adjusted(self, p: float) -> float:
+        """Return the probability, without a difference, that the smallest p of all looks is at most ``p``.
+
+        ``p`` is two-sided; NaN stays NaN.
+        """
         if math.isnan(p) or len(self.seeds) == 1:
             return p
-        smallest = _smallest_p(self.seeds, sides)
+        smallest = _smallest_p(self.seeds)
         at_most = np.searchsorted(smallest, p, side="right")
         return float(min(1.0, (at_most + 1) / (STUDIES + 1)))
 
-    def level(self, alpha: float, sides: int = 2) -> float:
+    def level(self, alpha: float) -> float:
         """Return the nominal level of every look with an overall level of ``alpha``.
 
         It is the largest p that `adjusted` maps to at most ``alpha``.
@@ -78,12 +81,12 @@ class Looks:
         count = math.floor(alpha * (STUDIES + 1)) - 1
         if count < 1:
             return 0.0
-        return float(_smallest_p(self.seeds, sides)[count - 1])
+        return float(_smallest_p(self.seeds)[count - 1])
 
 
 @lru_cache(maxsize=16)
-def _smallest_p(looks: tuple[int, ...], sides: int) -> NDArray[np.float64]:
-    """Return the smallest p of all looks in simulated studies without a difference, ascending."""
+def _smallest_p(looks: tuple[int, ...]) -> NDArray[np.float64]:
+    """Return the smallest two-sided p of all looks in simulated studies without a difference, ascending."""
     generator = np.random.default_rng(1977)
     smallest = np.ones(STUDIES)
     for block in np.split(smallest, STUDIES // BLOCK):
@@ -92,7 +95,7 @@ def _smallest_p(looks: tuple[int, ...], sides: int) -> NDArray[np.float64]:
             scores = draws[:, :seeds]
             error = scores.std(axis=1, ddof=1) / math.sqrt(seeds)
             t = scores.mean(axis=1) / error
-            p = 2 * stdtr(seeds - 1, -np.abs(t)) if sides == 2 else stdtr(seeds - 1, -t)
+            p = 2 * stdtr(seeds - 1, -np.abs(t))
             np.minimum(block, p, out=block)
     smallest.sort()
     return smallest

@@ -68,5 +68,7 @@ def aligned(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> Iterat
 
 def _width(text: str) -> int:
     """Return the columns of a text in a terminal; Chinese characters take two."""
+    if text.isascii():
+        return len(text)
     wide = sum(east_asian_width(character) in "WF" for character in text)
     return len(text) + wide

@@ -1,4 +1,4 @@
-"""Paired tests, intervals, power and equivalence for few seeds; exact where possible.
+"""Paired tests and intervals for few seeds; exact where possible.
 
 All functions take arrays with an entry per seed, in the same order on both sides of a comparison.
 No function uses a bootstrap: with three seeds, a percentile bootstrap interval covers 75 % instead
@@ -9,33 +9,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammainc, gammaln, stdtr, stdtrit  # scipy.stats costs 0.8 s to import
+from scipy.special import stdtr, stdtrit  # scipy.stats costs 0.8 s to import
 
 Floats = NDArray[np.float64]
 Kind = Literal["varied", "constant", "identical", "single", "none"]
 
 CONFIDENCE = 0.95
 ALPHA = 0.05
-POWER = 0.8
 MAX_ENUMERATED_SEEDS = 20
 """Largest number of seeds with an exact sign-flip test over all 2^n sign patterns."""
+MAX_LISTED_SEEDS = 12
+"""Largest number of seeds whose sign patterns are kept as a matrix."""
 DRAWS = 100_000
 """Number of random sign patterns, from a fixed seed, for more seeds."""
 MAX_SIGNS = 10_000_000
 """Maximum number of random signs of a test, 80 MB; with more than 100 seeds there are fewer patterns."""
-MAX_SEEDS = 1000
-"""Largest number of seeds that `seeds_needed` returns."""
 SIGN_FLIP_SEEDS = 6
 """Smallest number of seeds at which a single sign-flip test can reach p = 0.05."""
 ROUNDING = 1e-12
 """Differences with a spread below this fraction of the scores' size count as equal."""
 
+
+SEEDS = "training seeds"
+EXAMPLES = "test examples"
+SELECTION = "choice of the tuned value"
+"""Names of sources of variance."""
+SMALLEST_P = 1e-300
+"""Smallest p-value of a difference with several sources of variance."""
 
 EVERYWHERE = (-math.inf, math.inf)
 """Span of a score without bounds."""
@@ -57,59 +63,89 @@ class Summary:
 
 @dataclass(frozen=True)
 class Interval:
-    """An interval of level ``level``, for example 0.95."""
+    """An interval from ``low`` to ``high``; both are NaN where it is not defined."""
 
-    level: float
     low: float
     high: float
 
     def __neg__(self) -> Interval:
-        return Interval(self.level, -self.high, -self.low)
+        return Interval(-self.high, -self.low)
 
-    @property
-    def percent(self) -> str:
-        """The level as text: ``98.75 %``."""
-        return f"{100 * self.level:.4g} %"
+
+@dataclass(frozen=True)
+class Source:
+    """A source of variance of a mean difference.
+
+    Attributes:
+        name: The source as tables name it: `SEEDS`, `EXAMPLES` or `SELECTION`.
+        variance: The variance that it adds to the mean difference; at least 0.
+        degrees: Degrees of freedom of ``variance``; positive, not always whole.
+    """
+
+    name: str
+    variance: float
+    degrees: float
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The difference of two sides with its tests, paired by seed or of separate seeds.
+    """The difference of two sides with its sources of variance, paired by seed or of separate seeds.
 
     Attributes:
-        kind: ``varied``: the differences vary. ``constant``: every seed has exactly the same
-            non-zero difference, so that the interval is a point, the t-test is undefined and ``p``
-            is ``sign_flip_p``. ``identical``: every difference is zero. ``single``: there is a
-            single seed and no p-value. ``none``: there is no seed.
+        kind: ``varied``: the differences vary over seeds. ``constant``: every seed has exactly the same non-zero
+            difference, so that the variance over seeds is 0 and the t-test is undefined. ``identical``: every
+            difference is zero. ``single``: there is a single seed and no p-value. ``none``: there is no seed.
         n: Number of seeds; of separate seeds, the smaller number.
-        mean: Mean difference.
-        error: Standard error of the mean difference; `BlockModel.moderated` replaces it, and ``p``.
-        degrees: Degrees of freedom of the t-test.
-        effect: Cohen's d; of paired seeds d_z with Hedges' small-sample correction.
-        p: Two-sided p of the t-test.
-        paired_p: That of the paired t-test with the variance of these differences alone; NaN for separate seeds.
+        mean: Mean difference; NaN without a seed.
+        sources: The sources of variance of ``mean``, the training seeds first; empty with fewer than two seeds.
+        effect: Cohen's d; of paired seeds d_z with Hedges' small-sample correction; NaN where undefined.
         sign_flip_p: Two-sided p of the sign-flip test; of separate seeds, of the permutation test.
-        smallest_p: The smallest one-sided p of that test.
+        paired_p: Two-sided p of the paired t-test with the variance of these differences alone, or ``sign_flip_p`` if
+            they do not vary; NaN for separate seeds.
     """
 
     kind: Kind
     n: int
     mean: float
-    error: float
-    degrees: float
+    sources: tuple[Source, ...]
     effect: float
-    p: float
     sign_flip_p: float
-    smallest_p: float
     paired_p: float = math.nan
 
     @property
-    def low(self) -> float:
-        return interval(self, CONFIDENCE).low
+    def error(self) -> float:
+        """The standard error of ``mean``: the root of the sum of the variances; NaN with fewer than two seeds."""
+        if not self.sources:
+            return math.nan
+        return math.sqrt(sum(source.variance for source in self.sources))
 
     @property
-    def high(self) -> float:
-        return interval(self, CONFIDENCE).high
+    def degrees(self) -> float:
+        """Degrees of freedom of the variance over seeds; NaN with fewer than two seeds."""
+        return self.sources[0].degrees if self.sources else math.nan
+
+    @cached_property
+    def p(self) -> float:
+        """Two-sided p that the mean is 0: 1 minus the level at which the `interval` ends at 0.
+
+        If the differences do not vary over seeds, it is the larger of this p and ``sign_flip_p``. NaN with fewer than
+        two seeds.
+        """
+        if not self.sources:
+            return math.nan
+        p = _p_of_zero(self.mean, self.sources)
+        return p if self.kind == "varied" else max(p, self.sign_flip_p)
+
+    def with_source(self, source: Source) -> Difference:
+        """Return the difference with another source of variance; without a source, it stays as it is."""
+        if not self.sources:
+            return self
+        return replace(self, sources=(*self.sources, source))
+
+    def with_seed_variance(self, variance: float, degrees: float) -> Difference:
+        """Return the difference with another variance of its mean over seeds."""
+        seeds = Source(SEEDS, variance, degrees)
+        return replace(self, sources=(seeds, *self.sources[1:]))
 
 
 def summarise(values: ArrayLike, span: tuple[float, float] = EVERYWHERE) -> Summary:
@@ -120,18 +156,26 @@ def summarise(values: ArrayLike, span: tuple[float, float] = EVERYWHERE) -> Summ
         span: Smallest and largest possible score. The interval is clipped to it, which loses no
             coverage, since the true mean lies within the span.
     """
-    scores = np.asarray(values, dtype=np.float64)
-    scores = scores[np.isfinite(scores)]
+    scores = [
+        score for score in np.asarray(values, dtype=np.float64).tolist() if math.isfinite(score)
+    ]
     n = len(scores)
     if n < 2:
-        mean = float(scores.mean()) if n else math.nan
+        mean = scores[0] if n else math.nan
         return Summary(n, mean, math.nan, math.nan, math.nan)
-    mean = float(scores.mean())
-    sd = float(scores.std(ddof=1))
+    mean, sd = _moments(scores)
     half = t_quantile(n - 1) * sd / math.sqrt(n)
-    low = float(np.clip(mean - half, *span))
-    high = float(np.clip(mean + half, *span))
+    lowest, highest = span
+    low = min(max(mean - half, lowest), highest)
+    high = min(max(mean + half, lowest), highest)
     return Summary(n, mean, sd, low, high)
+
+
+def _moments(values: Sequence[float]) -> tuple[float, float]:
+    """Return mean and sample standard deviation of at least two values."""
+    mean = math.fsum(values) / len(values)
+    squares = math.fsum([(value - mean) ** 2 for value in values])
+    return mean, math.sqrt(squares / (len(values) - 1))
 
 
 def paired(values: ArrayLike, against: ArrayLike) -> Difference:
@@ -152,20 +196,22 @@ def paired_differences(differences: ArrayLike, *, scale: float | None = None) ->
         scale: Largest absolute score, for recognising rounding errors; by default the largest
             absolute difference.
     """
-    d = np.asarray(differences, dtype=np.float64)
-    if not np.isfinite(d).all():
-        raise ValueError(f"differences must be finite, got {d.tolist()}")
+    d = np.asarray(differences, dtype=np.float64).tolist()
+    if not all(map(math.isfinite, d)):
+        raise ValueError(f"differences must be finite, got {d}")
     n = len(d)
     if scale is None:
-        scale = float(np.abs(d).max(initial=0.0))
+        scale = max(map(abs, d), default=0.0)
     kind = _kind(d, scale)
-    mean = float(rounded(d.mean(), scale)) if n else math.nan
     if n < 2:
-        return _untested(kind, n, mean)
+        return _untested(kind, n, d[0] if n else math.nan)
     if kind == "identical":
-        d = np.zeros(n)
+        d = [0.0] * n
+    mean, sd = _moments(d)
+    if abs(mean) <= ROUNDING * scale:
         mean = 0.0
-    sd = float(d.std(ddof=1)) if kind == "varied" else 0.0
+    if kind != "varied":
+        sd = 0.0
     error = sd / math.sqrt(n)
     flips = sign_flip_p(d)
     p = t_test_p(mean, error, n - 1) if kind == "varied" else flips
@@ -173,30 +219,16 @@ def paired_differences(differences: ArrayLike, *, scale: float | None = None) ->
         kind=kind,
         n=n,
         mean=mean,
-        error=error,
-        degrees=n - 1,
+        sources=(Source(SEEDS, error**2, n - 1),),
         effect=_hedges(mean, sd, n),
-        p=p,
         sign_flip_p=flips,
-        smallest_p=0.5**n,
         paired_p=p,
     )
 
 
 def _untested(kind: Kind, n: int, mean: float) -> Difference:
     """Return the difference of fewer than two seeds, which has no test."""
-    nan = math.nan
-    return Difference(
-        kind=kind,
-        n=n,
-        mean=mean,
-        error=nan,
-        degrees=n - 1,
-        effect=nan,
-        p=nan,
-        sign_flip_p=nan,
-        smallest_p=0.5**n,
-    )
+    return Difference(kind, n, mean, (), math.nan, math.nan)
 
 
 def sign_flip_p(differences: ArrayLike) -> float:
@@ -210,9 +242,12 @@ def sign_flip_p(differences: ArrayLike) -> float:
         return math.nan
     observed = abs(float(d.sum()))
     threshold = observed - ROUNDING * float(np.abs(d).sum())
+    if threshold <= 0:
+        return 1.0
+    if len(d) <= MAX_LISTED_SEEDS:
+        sums = _half_of_signs(len(d)) @ d  # the other half has the same sizes
+        return float((np.abs(sums) >= threshold).mean())
     if len(d) <= MAX_ENUMERATED_SEEDS:
-        if threshold <= 0:
-            return 1.0
         # Each sum is a sum of one half plus a sum of the other, so sorting one half is enough to count.
         half = len(d) // 2
         left = _signed_sums(d[:half])
@@ -223,6 +258,15 @@ def sign_flip_p(differences: ArrayLike) -> float:
     signs = _random_signs(len(d))
     hits = int((np.abs(signs @ d) >= threshold).sum())
     return (hits + 1) / (len(signs) + 1)
+
+
+@lru_cache(maxsize=MAX_LISTED_SEEDS)
+def _half_of_signs(seeds: int) -> Floats:
+    """Return the sign patterns ``[pattern, seed]`` with a positive first sign."""
+    patterns = np.arange(2 ** (seeds - 1))[:, None]
+    bits = patterns >> np.arange(seeds)[::-1] & 1
+    signs: Floats = np.where(bits, -1.0, 1.0)
+    return signs
 
 
 def _signed_sums(values: Floats) -> Floats:
@@ -240,108 +284,69 @@ def _random_signs(seeds: int) -> Floats:
     return np.random.default_rng(20_17).choice([-1.0, 1.0], size=(draws, seeds))
 
 
-def holm(p_values: Sequence[float]) -> tuple[list[float], list[float]]:
-    """Return Holm's adjusted p-values and the levels at which his procedure tests each; NaN is not counted as a test.
+def level_of_each(tests: int) -> float:
+    """Return the level of each of some tests so that all together have the level `ALPHA` (Z. Sidak, JASA 62, 1967).
 
-    A rejected test has the level of its own step. Every other test has the level of the step at which the procedure
-    stops.
+    Simultaneous intervals have the coverage 1 minus this level. Without a test, it is `ALPHA`.
     """
-    p = np.asarray(p_values, dtype=np.float64)
-    tests = int((~np.isnan(p)).sum())
-    order = np.argsort(p, kind="stable")[:tests]  # NaN is last
-    steps = np.arange(tests)
-    adjusted = np.full(len(p), math.nan)
-    adjusted[order] = np.maximum.accumulate(np.minimum(1.0, (tests - steps) * p[order]))
-    last_step = (adjusted <= ALPHA).sum()
-    levels = np.full(len(p), math.nan)
-    levels[order] = ALPHA / (tests - np.minimum(steps, last_step))
-    return adjusted.tolist(), levels.tolist()
+    return float(-np.expm1(np.log1p(-ALPHA) / max(tests, 1)))
+
+
+def adjusted_for(tests: int, p: float) -> float:
+    """Return the p-value of a test among this number of tests, corrected as by `level_of_each`; NaN stays NaN."""
+    if p >= 1:
+        return 1.0
+    return float(-np.expm1(tests * np.log1p(-p)))
 
 
 def few_seeds(seeds: int) -> str:
-    """Return a note on fewer than ``SIGN_FLIP_SEEDS`` seeds."""
-    return f"{seeds} seeds: a single sign-flip test requires at least {SIGN_FLIP_SEEDS} seeds to reach p = {ALPHA}"
+    """Return a note on fewer than `SIGN_FLIP_SEEDS` seeds."""
+    return (
+        f"{seeds} seeds: with fewer than {SIGN_FLIP_SEEDS}, more than 5 % of the verdicts can be wrong, and a "
+        "difference that is the same in every seed has none"
+    )
 
 
-def minimum_detectable_effect(
-    sd: float, n: int, *, level: float = ALPHA, degrees: float | None = None
-) -> float:
-    """Return the true difference that a t-test of paired differences detects with a power of ``POWER``.
+def interval(difference: Difference, confidence: float) -> Interval:
+    """Return the interval of a difference at a level of confidence, such as 0.95; NaN with fewer than two seeds.
 
-    Args:
-        sd: Standard deviation of the paired differences.
-        n: Number of seeds; the result is NaN for fewer than two.
-        level: Level of the test; for the first step of Holm's procedure ``ALPHA`` divided by the number of contrasts.
-        degrees: Degrees of freedom of the variance; default: those of the paired t-test, ``n - 1``.
+    The squared half width is the sum of the squared half widths of the t-intervals of the sources (F. A. Graybill and
+    C.-M. Wang, Confidence intervals on nonnegative linear combinations of variances, JASA 75, 1980).
     """
-    if n < 2 or not math.isfinite(sd):
-        return math.nan
-    if degrees is None:
-        degrees = n - 1
-    return _noncentrality(degrees, level) * sd / math.sqrt(n)
+    if not difference.sources:
+        return Interval(math.nan, math.nan)
+    half = _half_width(difference.sources, 1 - confidence)
+    return Interval(difference.mean - half, difference.mean + half)
 
 
-def seeds_needed(
-    effect: float, *, level: float = ALPHA, added_degrees: float = 0.0, sides: int = 1
-) -> int | None:
-    """Return the smallest number of seeds that detects an effect with a power of ``POWER``; None above ``MAX_SEEDS``.
-
-    Args:
-        effect: True difference in standard deviations of the difference between two seeds.
-        level: Level of the two-sided t-test.
-        added_degrees: Degrees of freedom of the variance that other scores add.
-        sides: 1 if seeds are paired; 2 if each side has its own seeds and an equal variance.
-    """
-    for n in range(2, MAX_SEEDS + 1):
-        degrees = added_degrees + sides * (n - 1)
-        if minimum_detectable_effect(1.0, n, level=level, degrees=degrees) <= abs(effect):
-            return n
-    return None
+def _half_width(sources: Sequence[Source], p: float) -> float:
+    """Return the half width of the interval with the confidence 1 - ``p``."""
+    square = 0.0
+    for source in sources:
+        if source.variance:  # 0 times an infinite quantile is NaN
+            square += source.variance * float(stdtrit(source.degrees, p / 2)) ** 2
+    return math.sqrt(square)
 
 
-def equivalence_p(result: Difference, margin: float) -> float:
-    """Return the p of two one-sided tests of a difference within ``margin``; NaN for a single seed."""
-    if result.n < 2:
-        return math.nan
-    if result.kind != "varied":
-        return result.smallest_p if rounded(margin - abs(result.mean), margin) > 0 else 1.0
-    above = float(stdtr(result.degrees, -(result.mean + margin) / result.error))
-    below = float(stdtr(result.degrees, (result.mean - margin) / result.error))
-    return max(above, below)
+def _p_of_zero(mean: float, sources: Sequence[Source]) -> float:
+    """Return the p at which the half width is the size of the mean, by bisection if there are several sources."""
+    varied = [source for source in sources if source.variance > 0]
+    if not varied:
+        return 0.0 if mean else 1.0
+    error = math.sqrt(sum(source.variance for source in varied))
+    bounds = [t_test_p(mean, error, source.degrees) for source in varied]
+    low, high = min(bounds), max(bounds)
+    low = max(low, SMALLEST_P)
+    while high > low * (1 + 1e-12):
+        middle = math.sqrt(low) * math.sqrt(high)
+        if _half_width(varied, middle) > abs(mean):
+            low = middle
+        else:
+            high = middle
+    return high
 
 
-def one_sided_p(differences: ArrayLike, threshold: float, scale: float) -> Floats:
-    """Return the p of one-sided t-tests that mean differences exceed ``threshold``.
-
-    If all seeds differ by the same amount, the t-test is undefined and the sign-flip p replaces it. With fewer than two
-    seeds p is 1.
-
-    Args:
-        differences: ``[..., seed]``; NaN for a seed that does not count.
-        threshold: The tested mean.
-        scale: Largest absolute score, for recognising rounding errors.
-    """
-    d = np.asarray(differences, dtype=np.float64)
-    n = np.isfinite(d).sum(axis=-1)
-    d = np.where((n > 1)[..., None], d, 0.0)
-    excess = rounded(np.nanmean(d, axis=-1) - threshold, scale)
-    is_varied = np.nanmax(d, axis=-1) - np.nanmin(d, axis=-1) > ROUNDING * scale
-    sd = np.where(is_varied, np.nanstd(d, axis=-1, ddof=1), 1.0)
-    error = sd / np.sqrt(np.maximum(n, 1))
-    of_t_test = stdtr(n - 1, -excess / error)
-    of_sign_flips = np.where(excess > 0, 0.5**n, 1.0)
-    p: Floats = np.where(is_varied, of_t_test, of_sign_flips)
-    return np.where(n > 1, p, 1.0)
-
-
-def interval(result: Difference, confidence: float) -> Interval:
-    """Return the t-interval of a difference at another level; NaN for a single seed."""
-    if result.n < 2:
-        return Interval(confidence, math.nan, math.nan)
-    half = t_quantile(result.degrees, confidence) * result.error
-    return Interval(confidence, result.mean - half, result.mean + half)
-
-
+@lru_cache(maxsize=4096)
 def t_quantile(degrees: float, confidence: float = CONFIDENCE) -> float:
     """Return the half width of a t-interval in standard errors."""
     return float(stdtrit(degrees, (1 + confidence) / 2))
@@ -352,14 +357,14 @@ def t_test_p(mean: float, error: float, degrees: float) -> float:
     return 2 * float(stdtr(degrees, -abs(mean) / error))
 
 
-def _kind(d: Floats, scale: float) -> Kind:
+def _kind(d: Sequence[float], scale: float) -> Kind:
     if len(d) == 0:
         return "none"
     if len(d) == 1:
         return "single"
-    if np.abs(d).max() <= ROUNDING * scale:
+    if max(map(abs, d)) <= ROUNDING * scale:
         return "identical"
-    if np.ptp(d) <= ROUNDING * scale:
+    if max(d) - min(d) <= ROUNDING * scale:
         return "constant"
     return "varied"
 
@@ -375,32 +380,6 @@ def _hedges(mean: float, sd: float, n: int) -> float:
     if n < 3 or not sd > 0:
         return math.nan
     degrees = n - 1
-    log_ratio = gammaln(degrees / 2) - gammaln((degrees - 1) / 2)
+    log_ratio = math.lgamma(degrees / 2) - math.lgamma((degrees - 1) / 2)
     correction = math.exp(log_ratio) / math.sqrt(degrees / 2)
     return correction * mean / sd
-
-
-_STEP = 0.04
-_NORMAL: Floats = np.arange(-8.5, 8.5, _STEP)
-_DENSITY: Floats = _STEP / math.sqrt(2 * math.pi) * np.exp(-(_NORMAL**2) / 2)
-
-
-@lru_cache(maxsize=4096)
-def _noncentrality(degrees: float, level: float) -> float:
-    """Return the noncentrality d at which P(|t| > critical) is ``POWER``.
-
-    With t = (z + d) / sqrt(c / k), z standard normal and c chi-squared with k degrees of freedom, the power is
-    E[P(c < k (z + d)^2 / critical^2)]: an integral over z, taken by the trapezoidal rule. ``scipy.special.nctdtr``
-    returns NaN for a large d.
-    """
-    critical = t_quantile(degrees, 1 - level)
-    noncentrality = critical
-    for _ in range(100):  # Newton's method; the power is concave in d from the critical value on
-        bound = degrees / 2 * ((_NORMAL + noncentrality) / critical) ** 2
-        power = gammainc(degrees / 2, bound)
-        slope = float(_DENSITY @ (_NORMAL * power))  # Stein: dE[f(z + d)] / dd = E[z f(z + d)]
-        step = (POWER - float(_DENSITY @ power)) / slope
-        noncentrality += step
-        if abs(step) < 1e-10 * noncentrality:
-            break
-    return noncentrality

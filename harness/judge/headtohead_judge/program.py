@@ -13,13 +13,13 @@ import pandas as pd
 from headtohead_judge import files
 from headtohead_judge.answer import answer_of, is_answer
 from headtohead_judge.decision import Decision
-from headtohead_judge.errors import HeadToHeadError
+from headtohead_judge.errors import HeadToHeadError, MissingBaselineError, TooFewSeedsError
 from headtohead_judge.escaping import markdown_escape
 from headtohead_judge.judging import Judged, judge
-from headtohead_judge.ledger import Ledger
+from headtohead_judge.ledger import MIN_SEEDS, Ledger
 from headtohead_judge.looks import Looks
 from headtohead_judge.output import echo, echo_json, echo_text, markdown_table, print_table
-from headtohead_judge.request import Request
+from headtohead_judge.request import NEED_MARGIN, Request
 from headtohead_judge.sources import has_steps, read_source, refuse_overwriting
 from headtohead_judge.text import (
     Numbers,
@@ -29,6 +29,9 @@ from headtohead_judge.text import (
     status_fields,
     status_lines,
 )
+
+NO_DECISION = 3
+"""Exit code if the scores do not support a decision, such as those of too few seeds."""
 
 ANSWER_ADVICE = "choose another file with --answer"
 
@@ -49,6 +52,8 @@ class _Outcome(NamedTuple):
 def run(request: Request) -> int:
     """Judge scores, or print the status of a ledger; return the exit code.
 
+    With too few seeds for a decision of a ledger, one line on standard error says so, and nothing is written.
+
     Raises:
         HeadToHeadError: If options contradict each other, or scores or ledger cannot be judged.
     """
@@ -59,47 +64,59 @@ def run(request: Request) -> int:
         return 0
     if request.source is None:
         raise HeadToHeadError("FILE with the scores is missing")
-    if ledger is not None and (request.unpaired or request.looks or request.margin):
-        raise HeadToHeadError("--ledger does not accept --unpaired, --looks or --margin")
     refuse_overwriting(_outputs(request, ledger), request.source)
     table = read_source(request.source, request.experiment, request.metric)
     if has_steps(table, request.source, request.experiment):
         request = replace(request, step_column=request.step_column or "step")
 
-    outcome = _outcome(request, table, ledger)
-    accept = tuple(verdict.replace(",", ", ") for verdict in request.accept)
-    code = outcome.judged.exit_code(accept)
+    try:
+        outcome = _outcome(request, table, ledger)
+    except TooFewSeedsError as error:
+        if ledger is None:
+            raise
+        echo(f"no decision: {error}", err=True)
+        return NO_DECISION
+    return _answered(request, outcome)
+
+
+def _answered(request: Request, outcome: _Outcome) -> int:
+    """Write and print an outcome; return the exit code."""
+    code = outcome.judged.exit_code(request.accept)
     warnings = list(outcome.judged.warnings)
-    if outcome.decision and outcome.ledger:
-        code = 0 if outcome.decision.kept else code or 3
-        warnings += outcome.ledger.measured_again(outcome.decision)
+    if outcome.decision is not None:
+        code = 0 if outcome.decision.kept else code or NO_DECISION
     if outcome.is_repeated:
         warnings.append(
             f"{request.ledger_file} has this decision already; this is its answer again"
         )
-    answer = answer_of(outcome.judged, code)
-    answer["decision"] = asdict(outcome.decision) if outcome.decision else None
+    answer = {}
+    if request.answer is not None or request.form == "json":
+        answer = answer_of(outcome.judged, code)
+        answer["decision"] = asdict(outcome.decision) if outcome.decision else None
     longer_ledger = _write(request, outcome, answer)
     for warning in warnings:
         echo(f"warning: {warning}", err=True)
     if request.form == "json":
         echo_json(answer)
     else:
-        _print(request, outcome, longer_ledger, accept, code)
+        _print(request, outcome, longer_ledger, code)
     return code
 
 
 def _refuse_contradictions(request: Request) -> None:
     """Raise a `HeadToHeadError` if options contradict each other or a number is not positive."""
+    if request.ledger_file and (request.unpaired or request.looks or request.margin):
+        raise HeadToHeadError("--ledger does not accept --unpaired, --looks or --margin")
     if request.looks is None and request.is_at_most_chosen:
         raise HeadToHeadError("--at-most requires --looks N, the number of looks")
     for name, number in (("margin", request.margin), ("sd", request.sd)):
         if number is not None and not 0 < number < float("inf"):
             raise HeadToHeadError(f"--{name} must be a positive number, got {number:g}")
-    if request.margin is None and any("," in verdict for verdict in request.accept):
-        raise HeadToHeadError(
-            "--accept with a size requires --margin X; without it, verdicts have no size"
-        )
+    for verdict in request.accept:
+        if request.margin is None and verdict in NEED_MARGIN:
+            raise HeadToHeadError(
+                f"--accept '{verdict}' requires --margin X, the smallest difference that matters"
+            )
 
 
 def _outputs(request: Request, ledger: Ledger | None) -> dict[str, Path]:
@@ -133,7 +150,6 @@ def _judge(request: Request, table: pd.DataFrame, ledger: Ledger | None) -> Judg
     baseline = request.baseline
     metric = request.metric
     higher_is_better = request.higher_is_better
-    stored: dict[str, float] = {}
     if ledger is not None and ledger.decisions:
         last = ledger.decisions[-1]
         if baseline is None:
@@ -142,27 +158,33 @@ def _judge(request: Request, table: pd.DataFrame, ledger: Ledger | None) -> Judg
             metric = last.metric
         if higher_is_better is None:
             higher_is_better = last.higher_is_better
-        if baseline == ledger.incumbent:
-            stored = ledger.scores
-    return judge(
-        table,
-        baseline=baseline,
-        metric=metric,
-        margin=request.margin,
-        higher_is_better=higher_is_better,
-        is_paired=not request.unpaired,
-        looks=Looks.planned(request.looks, request.at_most) if request.looks else None,
-        variant_columns=request.variant_columns,
-        seed_column=request.seed_column,
-        step_column=request.step_column,
-        candidates=request.candidates,
-        sd=request.sd,
-        stored=stored,
-    )
+    try:
+        return judge(
+            table,
+            baseline=baseline,
+            metric=metric,
+            margin=request.margin,
+            higher_is_better=higher_is_better,
+            is_paired=not request.unpaired,
+            looks=Looks.planned(request.looks, request.at_most) if request.looks else None,
+            variant_columns=request.variant_columns,
+            seed_column=request.seed_column,
+            step_column=request.step_column,
+            candidates=request.candidates,
+            sd=request.sd,
+            min_seeds=MIN_SEEDS if ledger is not None else 2,
+        )
+    except MissingBaselineError as error:
+        if ledger is None:
+            raise
+        raise HeadToHeadError(
+            f"{error}; a ledger needs the incumbent trained again beside each candidate, with at least {MIN_SEEDS} "
+            "seeds"
+        ) from error
 
 
 def _write(request: Request, outcome: _Outcome, answer: dict[str, Any]) -> Ledger | None:
-    """Append the decision to the ledger and write the answer; return the ledger with the decision.
+    """Append the decision to the ledger and write the answer if a file is named; return the ledger with the decision.
 
     Whether the answer may be written is tested before the decision is appended.
     """
@@ -181,13 +203,11 @@ def _write(request: Request, outcome: _Outcome, answer: dict[str, Any]) -> Ledge
     return ledger
 
 
-def _print(
-    request: Request, outcome: _Outcome, ledger: Ledger | None, accept: tuple[str, ...], code: int
-) -> None:
+def _print(request: Request, outcome: _Outcome, ledger: Ledger | None, code: int) -> None:
     """Print the heading, the table, and the lines on looks and on the decision, which ``ledger`` contains."""
     judged = outcome.judged
     heading = judged.heading(Numbers(judged))
-    rows = judged_rows(judged, accept)
+    rows = judged_rows(judged, request.accept)
     lines = look_lines(judged)
     if ledger is not None and outcome.decision is not None:
         lines.append(decision_line(ledger, outcome.decision))

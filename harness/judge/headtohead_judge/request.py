@@ -5,6 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+DIRECTIONS = ("better", "worse", "equivalent", "no difference shown", "identical", "no verdict")
+"""Verdicts without a size."""
+
+SIZES = tuple(
+    f"{direction} {size} the margin"
+    for direction in ("better", "worse")
+    for size in ("by more than", "by less than")
+)
+"""Verdicts with a size."""
+
+NEED_MARGIN = ("equivalent", *SIZES)
+"""Verdicts that exist with a margin only."""
+
 
 @dataclass(frozen=True)
 class Request:

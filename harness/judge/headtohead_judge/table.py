@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import pandas as pd
@@ -338,13 +339,12 @@ def _curves(
     by_variant: dict[str, dict[Run, dict[float, float]]] = {}
     for row in rows:
         run = _run(row)
-        subject = (
-            f"row {row.number}: '{metric}' of variant '{run.variant}', seed {shortened(run.seed)}"
-        )
-        score = _score(row.score, subject)
+        score = _score(row, run, metric)
         step = 0.0
         if step_column:
-            step = _finite(row.step, f"row {row.number}: '{step_column}'")
+            step = _number(row.step)
+            if not math.isfinite(step):
+                raise _not_a_number(row.step, f"row {row.number}: '{step_column}'")
         row_numbers.setdefault(run, []).append(row.number)
         by_variant.setdefault(run.variant, {}).setdefault(run, {})[step] = score
     curves = {}
@@ -362,31 +362,41 @@ def _run(row: _Row) -> Run:
         raise HeadToHeadError(f"row {row.number} has no variant; every run needs one")
     if row.seed.lower() in ("", "nan"):
         raise HeadToHeadError(f"row {row.number} has no seed; every run needs one")
-    whole = WHOLE_NUMBER.match(row.seed)
-    if whole is None:
-        return Run(row.variant, row.seed)
-    return Run(row.variant, whole[1] + whole[2])
+    return Run(row.variant, _seed(row.seed))
 
 
-def _score(text: str, subject: str) -> float:
-    """Return a score; ``subject`` begins the error about another text."""
-    score = _finite(text, subject, "; give every run a score, or remove the variant")
-    if score and not MIN_SIZE <= abs(score) <= MAX_SIZE:
-        raise HeadToHeadError(
-            f"{subject} is {score:g}; scores must be 0 or between {MIN_SIZE:g} and {MAX_SIZE:g} in size: rescale the "
-            "metric"
-        )
-    return score
+@lru_cache(maxsize=1024)
+def _seed(text: str) -> str:
+    """Return the name of a seed; whole numbers have neither zeros in front nor decimals."""
+    whole = WHOLE_NUMBER.match(text)
+    return text if whole is None else whole[1] + whole[2]
 
 
-def _finite(text: str, subject: str, remedy: str = "") -> float:
-    """Return a number; ``subject`` begins the error about another text, and ``remedy`` ends it."""
+def _score(row: _Row, run: Run, metric: str) -> float:
+    """Return the score of a row."""
+    score = _number(row.score)
+    if MIN_SIZE <= abs(score) <= MAX_SIZE or score == 0:
+        return score
+    subject = f"row {row.number}: '{metric}' of variant '{run.variant}', seed {shortened(run.seed)}"
+    if not math.isfinite(score):
+        remedy = "; give every run a score, or remove the variant"
+        raise _not_a_number(row.score, subject, remedy)
+    raise HeadToHeadError(
+        f"{subject} is {score:g}; scores must be 0 or between {MIN_SIZE:g} and {MAX_SIZE:g} in size: rescale the "
+        "metric"
+    )
+
+
+def _number(text: str) -> float:
+    """Return the number that a text is, NaN for any other text."""
+    return float(text) if NUMBER.fullmatch(text) else math.nan
+
+
+def _not_a_number(text: str, subject: str, remedy: str = "") -> HeadToHeadError:
+    """Return the error about a text that is no finite number; ``subject`` begins it, and ``remedy`` ends it."""
     if not text:
-        raise HeadToHeadError(f"{subject} has no number{remedy}")
-    number = float(text) if NUMBER.fullmatch(text) else math.nan
-    if not math.isfinite(number):
-        raise HeadToHeadError(f"{subject} is not a finite number: '{shortened(text)}'{remedy}")
-    return number
+        return HeadToHeadError(f"{subject} has no number{remedy}")
+    return HeadToHeadError(f"{subject} is not a finite number: '{shortened(text)}'{remedy}")
 
 
 def _repeated_rows(run: Run, numbers: Sequence[int]) -> HeadToHeadError:

@@ -10,7 +10,8 @@ from headtohead_judge.decision import Decision
 from headtohead_judge.judging import Judged, JudgedVariant
 from headtohead_judge.ledger import Ledger
 from headtohead_judge.numbers import counted, decimals_of, show_p
-from headtohead_judge.paired_tests import Interval
+from headtohead_judge.paired_tests import ALPHA, Interval
+from headtohead_judge.verdicts import NOT_SHOWN, Judgement
 
 MAX_DIGITS = 8
 MAX_WHOLE_DIGITS = 15
@@ -51,35 +52,30 @@ class Numbers:
 
 
 def judged_rows(judged: Judged, accept: Collection[str]) -> list[dict[str, str]]:
-    """Return a row per variant as texts: mean, difference, intervals, p-values, verdict and its exit code."""
+    """Return a row per variant as texts: mean, difference, interval, adjusted p, verdict and its exit code."""
     show = Numbers(judged)
-    return [_row(judged, variant, show, accept) for variant in judged.variants]
+    return [_row(variant, show, accept) for variant in judged.variants]
 
 
-def _row(
-    judged: Judged, variant: JudgedVariant, show: Numbers, accept: Collection[str]
-) -> dict[str, str]:
-    difference = variant.difference
+def _row(variant: JudgedVariant, show: Numbers, accept: Collection[str]) -> dict[str, str]:
     judgement = variant.judgement
-    row = {
+    return {
         "variant": variant.variant,
         "seeds": str(variant.summary.n),
         "mean": show(variant.summary.mean),
-        "difference": show(difference.mean, signed=True),
-        "interval": _interval(judgement.interval, show),
+        "difference": show(variant.difference.mean, signed=True),
+        "95 % interval": _interval(judgement.interval, show),
+        "adjusted p": show_p(judgement.adjusted_p),
+        "verdict": _verdict(judgement, show),
+        "exit code": str(judgement.exit_code(accept)),
     }
-    if judged.margin:
-        test = judgement.size_test
-        row["interval of the size"] = _interval(test.interval if test else None, show)
-    row["Holm p"] = show_p(judgement.holm_p)
-    if judged.is_paired:
-        row["paired t p"] = show_p(difference.paired_p)
-        row["sign-flip p"] = show_p(difference.sign_flip_p)
-    else:
-        row["permutation p"] = show_p(difference.sign_flip_p)
-    row["verdict"] = judgement.verdict
-    row["exit code"] = str(judgement.exit_code(accept))
-    return row
+
+
+def _verdict(judgement: Judgement, show: Numbers) -> str:
+    """Return the verdict, and how large a difference that was not shown can be."""
+    if judgement.direction != NOT_SHOWN:
+        return judgement.verdict
+    return f"{judgement.verdict}; could be up to {show(judgement.largest_possible)}"
 
 
 def look_lines(judged: Judged) -> list[str]:
@@ -87,7 +83,7 @@ def look_lines(judged: Judged) -> list[str]:
     if judged.looks is None:
         return []
     planned = ", ".join(map(str, judged.looks.seeds))
-    percent = 100 * judged.looks.level(0.05)
+    percent = 100 * judged.looks.level(ALPHA)
     text = f"looks at {planned} seeds; each tests at {percent:.2g} % for 5 % over all looks"
     seeds = judged.summary.n
     if seeds not in judged.looks.seeds:
@@ -143,4 +139,4 @@ def status_lines(ledger: Ledger) -> list[str]:
 def _interval(interval: Interval | None, show: Numbers) -> str:
     if interval is None or not math.isfinite(interval.low):
         return "–"
-    return f"{interval.percent}: {show(interval.low)} to {show(interval.high)}"
+    return f"{show(interval.low)} to {show(interval.high)}"

@@ -12,9 +12,10 @@ from headtohead_judge.paired_tests import (
     DRAWS,
     MAX_SIGNS,
     ROUNDING,
+    SEEDS,
     Difference,
     Kind,
-    t_test_p,
+    Source,
 )
 
 MAX_ENUMERATED_PERMUTATIONS = 200_000
@@ -39,31 +40,26 @@ def unpaired(values: ArrayLike, against: ArrayLike) -> Difference:
     left_part = left_variance / len(left)
     right_part = right_variance / len(right)
     p = permutation_p(left, right)
-    smallest_p = 1 / math.comb(len(left) + len(right), len(left))
     if left_part == right_part == 0:
         kind: Kind = "constant" if mean else "identical"
         degrees = len(left) + len(right) - 2
-        return Difference(kind, n, mean, 0.0, degrees, math.nan, p, p, smallest_p)
-    error = math.sqrt(left_part + right_part)
+        return Difference(kind, n, mean, (Source(SEEDS, 0.0, degrees),), math.nan, p)
+    variance = left_part + right_part
     squares = left_part**2 / (len(left) - 1) + right_part**2 / (len(right) - 1)
-    degrees_of_welch = (left_part + right_part) ** 2 / squares
+    degrees_of_welch = variance**2 / squares
     return Difference(
         kind="varied",
         n=n,
         mean=mean,
-        error=error,
-        degrees=degrees_of_welch,
+        sources=(Source(SEEDS, variance, degrees_of_welch),),
         effect=mean / math.sqrt((left_variance + right_variance) / 2),
-        p=t_test_p(mean, error, degrees_of_welch),
         sign_flip_p=p,
-        smallest_p=smallest_p,
     )
 
 
 def _untested(kind: Kind, n: int, mean: float) -> Difference:
     """Return a difference without any test."""
-    nan = math.nan
-    return Difference(kind, n, mean, nan, nan, nan, nan, nan, nan)
+    return Difference(kind, n, mean, (), math.nan, math.nan)
 
 
 def _variance(scores: NDArray[np.float64], scale: float) -> float:

@@ -1,4 +1,4 @@
-"""Sources of variance: seeds and test sentences (crossed random effects), and the correlation of seeds."""
+"""Components of variance: seeds and test examples (crossed random effects), and the correlation of seeds."""
 
 from __future__ import annotations
 
@@ -8,38 +8,27 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import fdtri
 
-from headtohead_judge.paired_tests import CONFIDENCE, Difference, Interval, t_quantile
+from headtohead_judge.paired_tests import CONFIDENCE, Interval
 
 
-def sentence_variance(values: ArrayLike) -> float:
-    """Return the variance of a mean over seeds over samples of this number of sentences; it can be negative.
+def example_variance(values: ArrayLike) -> float:
+    """Return the variance of a mean over seeds over samples of this number of examples; it can be negative.
 
     The estimate is that of two-way random effects.
 
     Args:
-        values: ``[seed, sentence]`` of at least two seeds and two sentences. For a corpus metric, `jackknife` values.
+        values: ``[seed, example]`` of at least two seeds and two examples, or groups of examples.
+
+    Raises:
+        ValueError: If there are fewer than two seeds or examples.
     """
     x = np.asarray(values, dtype=np.float64)
     if min(x.shape) < 2:
         raise ValueError(
-            f"crossed effects need two seeds and two sentences, got {x.shape[0]} and {x.shape[1]}"
+            f"crossed effects need two seeds and two examples, got {x.shape[0]} and {x.shape[1]}"
         )
-    _, sentence, residual = _mean_squares(x)
-    return (sentence - residual) / x.size
-
-
-def with_sentences(over_seeds: Difference, values: ArrayLike) -> Interval:
-    """Return the 95 % interval over seeds and sentences of a difference with ``values [seed, sentence]``.
-
-    The interval over seeds is widened (Graybill and Wang 1980); each variance has its own t-quantile.
-    """
-    x = np.asarray(values, dtype=np.float64)
-    sentences = x.shape[1]
-    variance = max(0.0, sentence_variance(x))
-    half_of_seeds = over_seeds.high - over_seeds.mean
-    half_of_sentences = t_quantile(sentences - 1, CONFIDENCE) * math.sqrt(variance)
-    half = math.hypot(half_of_seeds, half_of_sentences)
-    return Interval(CONFIDENCE, over_seeds.mean - half, over_seeds.mean + half)
+    _, example, residual = _mean_squares(x)
+    return (example - residual) / x.size
 
 
 def _mean_squares(x: NDArray[np.float64]) -> tuple[float, float, float]:
@@ -69,19 +58,19 @@ def variant_variance(scores: ArrayLike) -> float:
 
 
 def jackknife(score: ArrayLike, without: ArrayLike) -> NDArray[np.float64]:
-    """Return values ``[seed, sentence]`` of a corpus metric, with the score of each seed as their mean.
+    """Return values ``[seed, example]`` of a corpus metric, with the score of each seed as their mean.
 
     The values are jackknife pseudo-values, shifted by the estimated bias.
 
     Args:
-        score: The score of each seed over all sentences ``[seed]``.
-        without: The score of each seed without each sentence ``[seed, sentence]``.
+        score: The score of each seed over all examples ``[seed]``.
+        without: The score of each seed without each example ``[seed, example]``.
     """
     full = np.asarray(score, dtype=np.float64)
     rest = np.asarray(without, dtype=np.float64)
-    sentences = rest.shape[1]
+    examples = rest.shape[1]
     deviations = rest.mean(axis=1, keepdims=True) - rest
-    values: NDArray[np.float64] = full[:, None] + (sentences - 1) * deviations
+    values: NDArray[np.float64] = full[:, None] + (examples - 1) * deviations
     return values
 
 
@@ -95,12 +84,12 @@ def intraclass_correlation(scores: ArrayLike) -> tuple[float, Interval]:
     """
     x = np.asarray(scores, dtype=np.float64)
     if x.ndim != 2 or min(x.shape) < 2:
-        return math.nan, Interval(CONFIDENCE, math.nan, math.nan)
+        return math.nan, Interval(math.nan, math.nan)
     variants, seeds = x.shape
     _, seed, residual = _mean_squares(x)
     if not residual > 0:
         correlation = 1.0 if seed > 0 else math.nan
-        return correlation, Interval(CONFIDENCE, math.nan, math.nan)
+        return correlation, Interval(math.nan, math.nan)
 
     def as_correlation(ratio: float) -> float:
         return float((ratio - 1) / (ratio + variants - 1))
@@ -111,4 +100,4 @@ def intraclass_correlation(scores: ArrayLike) -> tuple[float, Interval]:
     residual_degrees = degrees * (variants - 1)
     low = as_correlation(ratio / fdtri(degrees, residual_degrees, tail))
     high = as_correlation(ratio * fdtri(residual_degrees, degrees, tail))
-    return as_correlation(ratio), Interval(CONFIDENCE, low, high)
+    return as_correlation(ratio), Interval(low, high)

@@ -1,4 +1,7 @@
-"""Verdicts of a family of contrasts: Holm's correction, tests of equivalence, intervals at the Holm step."""
+"""Verdicts of a family of contrasts: every word is read off one interval per difference.
+
+The intervals of a family are simultaneous: in at least 95 % of studies, all of them contain the true difference.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,9 @@ from headtohead_judge.paired_tests import (
     ALPHA,
     Difference,
     Interval,
-    equivalence_p,
-    holm,
+    adjusted_for,
     interval,
+    level_of_each,
 )
 
 Direction = Literal[
@@ -24,17 +27,19 @@ Direction = Literal[
     "worse",
     "larger",
     "smaller",
-    "undetected",
+    "equivalent",
+    "no difference shown",
     "no verdict",
 ]
-Size = Literal["within", "beyond", "unclear"]
+Size = Literal["by more than the margin", "by less than the margin"]
 SAME: Direction = "same by construction"
 IDENTICAL: Direction = "identical"
 BETTER: Direction = "better"
 WORSE: Direction = "worse"
 LARGER: Direction = "larger"
 SMALLER: Direction = "smaller"
-UNDETECTED: Direction = "undetected"
+EQUIVALENT: Direction = "equivalent"
+NOT_SHOWN: Direction = "no difference shown"
 NO_VERDICT: Direction = "no verdict"
 DETECTED = (BETTER, WORSE, LARGER, SMALLER)
 EXCHANGED: dict[Direction, Direction] = {
@@ -43,64 +48,47 @@ EXCHANGED: dict[Direction, Direction] = {
     LARGER: SMALLER,
     SMALLER: LARGER,
 }
-WITHIN: Size = "within"
-BEYOND: Size = "beyond"
-UNCLEAR: Size = "unclear"
-
-
-@dataclass(frozen=True)
-class SizeTest:
-    """Whether a difference is smaller than ``margin``; ``holm_p`` is that of two one-sided tests, adjusted by Holm.
-
-    ``interval`` has the level ``1 - 2 alpha`` of the contrast's Holm step. It lies within the margin if and only if
-    the tests reject.
-    """
-
-    margin: float
-    holm_p: float
-    interval: Interval
-
-    @property
-    def size(self) -> Size:
-        """Whether the interval is within the margin, at or beyond it, or neither, which is ``unclear``."""
-        if self.holm_p <= ALPHA:
-            return WITHIN
-        smallest_size = max(self.interval.low, -self.interval.high)
-        return BEYOND if smallest_size >= self.margin else UNCLEAR
+BY_MORE: Size = "by more than the margin"
+BY_LESS: Size = "by less than the margin"
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """The verdict on a contrast, which is a direction and, with a margin, a size, with the tests that it rests on.
+    """The verdict on a contrast, with the interval that it is read off.
 
     Attributes:
-        direction: The first of these that applies: ``identical`` (equal scores in every seed), ``better`` or
-            ``worse`` (``holm_p`` at most ``ALPHA``; ``larger`` or ``smaller`` for a value that is no quality), ``no
-            verdict`` (no test, or too few seeds), ``undetected``.
-        holm_p: Holm-adjusted p of the difference.
-        interval: Interval at the level of the contrast's Holm step (`holm`). It excludes 0 if and only if
-            ``holm_p`` is at most ``ALPHA``. None for a difference that is equal in too few seeds for a verdict.
-        size_test: The test of the size; None without a margin or a test.
+        direction: ``identical``: equal scores in every seed. ``better`` or ``worse``: the interval excludes 0;
+            ``larger`` or ``smaller`` for a value that is no quality. ``equivalent``: the interval contains 0 and lies
+            inside the margin. ``no difference shown``: any other interval. ``no verdict``: there is no interval.
+        size: ``by more than the margin``: the interval excludes every difference below the margin. ``by less than the
+            margin``: it lies inside the margin. None if neither holds, without a margin, and for other directions.
+        adjusted_p: p of the difference, corrected for the looks and the number of contrasts; NaN without a test.
+        interval: The simultaneous interval; None without a test, and for a constant difference of too few seeds.
+        margin: The smallest difference that matters; None without one.
     """
 
     direction: Direction = NO_VERDICT
-    holm_p: float = math.nan
+    size: Size | None = None
+    adjusted_p: float = math.nan
     interval: Interval | None = None
-    size_test: SizeTest | None = None
-
-    @property
-    def size(self) -> Size | None:
-        """Whether the difference is smaller than the margin; None without a margin or a verdict."""
-        if self.size_test is None or self.direction in (IDENTICAL, NO_VERDICT):
-            return None
-        return self.size_test.size
+    margin: float | None = None
 
     @property
     def verdict(self) -> str:
-        """Both words, such as ``better, within``, or the direction alone."""
-        if self.size is None:
-            return self.direction
-        return f"{self.direction}, {self.size}"
+        """Direction and size, such as ``better by more than the margin``, or the direction alone."""
+        return f"{self.direction} {self.size}" if self.size else self.direction
+
+    @property
+    def is_within_margin(self) -> bool:
+        """Whether the interval lies inside the margin."""
+        return self.direction == EQUIVALENT or self.size == BY_LESS
+
+    @property
+    def largest_possible(self) -> float:
+        """The size of the largest difference in the interval; NaN without an interval."""
+        if self.interval is None:
+            return math.nan
+        return max(abs(self.interval.low), abs(self.interval.high))
 
     def exit_code(self, accept: Collection[str]) -> int:
         """Return 0 if ``accept`` has the direction or the verdict, else 1 for ``worse``, else 3."""
@@ -112,14 +100,9 @@ class Judgement:
         """Return the judgement, for a negative ``sign`` that of the difference with exchanged sides."""
         if sign > 0:
             return self
-        interval = self.interval
-        if interval is not None:
-            interval = -interval
-        size_test = self.size_test
-        if size_test is not None:
-            size_test = replace(size_test, interval=-size_test.interval)
         direction = EXCHANGED.get(self.direction, self.direction)
-        return replace(self, direction=direction, interval=interval, size_test=size_test)
+        exchanged = None if self.interval is None else -self.interval
+        return replace(self, direction=direction, interval=exchanged)
 
 
 UNTESTED = Judgement()
@@ -129,17 +112,20 @@ def judge(
     family: Sequence[Difference | None],
     *,
     margin: float | Sequence[float | None] | None = None,
-    higher_is_better: bool | Sequence[bool | None] = True,
+    higher_is_better: bool | Sequence[bool | None] | None = True,
     looks: Looks | None = None,
 ) -> list[Judgement]:
     """Return the judgement of each contrast of a family.
 
+    The k tested contrasts of a family have intervals at the level 0.95^(1/k) each. Contrasts that are identical or
+    have no test are not counted.
+
     Args:
-        family: The differences; None for a contrast without scores, which is not counted as a test.
-        margin: The smallest difference that matters, of all contrasts or of each; None for no test of equivalence.
+        family: The differences; None for a contrast without scores.
+        margin: The smallest difference that matters, of all contrasts or of each; None without one.
         higher_is_better: Whether a positive difference is better, of all contrasts or of each; None for neither.
-        looks: The numbers of seeds at which the study is judged; None for a single look. Every p-value is first
-            adjusted for the looks, then by Holm. Intervals have the levels of these tests at each look.
+        looks: The numbers of seeds at which the study is judged; None for a single look. The intervals of every look
+            have the nominal level of the looks.
     """
     margins = margin if isinstance(margin, Sequence) else [margin] * len(family)
     directions = (
@@ -149,50 +135,86 @@ def judge(
     )
     if looks is None:
         looks = Looks.single()
-    p_values = []
-    size_p_values = []
-    for difference, size in zip(family, margins, strict=True):
-        p = math.nan
-        size_p = math.nan
-        if difference:
-            p = looks.adjusted(difference.p, sides=2)
-        if difference and size:
-            size_p = looks.adjusted(equivalence_p(difference, size), sides=1)
-        p_values.append(p)
-        size_p_values.append(size_p)
-    holm_p, levels = holm(p_values)
-    size_holm_p, size_levels = holm(size_p_values)
+    tests = sum(is_tested(difference) for difference in family)
+    level = looks.level(level_of_each(tests))
     judgements = []
-    for index, difference in enumerate(family):
-        if difference is None or math.isnan(difference.p):
+    for difference, size, is_higher_better in zip(family, margins, directions, strict=True):
+        if difference is None or not difference.sources:
             judgements.append(UNTESTED)
-            continue
-        size = margins[index]
-        size_test = None
-        if size:
-            level = looks.level(size_levels[index], sides=1)
-            size_test = SizeTest(size, size_holm_p[index], interval(difference, 1 - 2 * level))
-        p = holm_p[index]
-        interval_at_step = None
-        if difference.kind != "constant" or p <= ALPHA:
-            level = looks.level(levels[index], sides=2)
-            interval_at_step = interval(difference, 1 - level)
-        direction = _direction(difference, p, size_test, directions[index])
-        judgements.append(Judgement(direction, p, interval_at_step, size_test))
+        elif difference.kind == "identical":
+            point = Interval(0.0, 0.0)
+            judgements.append(Judgement(IDENTICAL, None, 1.0, point, size))
+        else:
+            p = adjusted_for(tests, looks.adjusted(difference.p))
+            judgements.append(_judgement(difference, level, p, size, is_higher_better))
     return judgements
 
 
-def _direction(
-    difference: Difference, p: float, size_test: SizeTest | None, higher_is_better: bool | None
-) -> Direction:
-    if difference.kind == "identical":
-        return IDENTICAL
-    if p <= ALPHA and higher_is_better is None:
-        return LARGER if difference.mean > 0 else SMALLER
-    if p <= ALPHA:
-        is_better = (difference.mean > 0) == higher_is_better
-        return BETTER if is_better else WORSE
-    is_within = size_test is not None and size_test.size == WITHIN
-    if difference.kind == "constant" and not is_within:
-        return NO_VERDICT  # too few seeds for the sign-flip test
-    return UNDETECTED
+def is_tested(difference: Difference | None) -> bool:
+    """Return whether a difference counts as a test: it has at least two seeds and is not 0 in each of them."""
+    return difference is not None and difference.kind in ("varied", "constant")
+
+
+def _judgement(
+    difference: Difference,
+    level: float,
+    adjusted_p: float,
+    margin: float | None,
+    higher_is_better: bool | None,
+) -> Judgement:
+    """Return the judgement of a tested difference with the interval of confidence 1 - ``level``."""
+    if difference.kind == "constant" and difference.sign_flip_p > level:
+        return Judgement(adjusted_p=adjusted_p, margin=margin)
+    ends = interval(difference, 1 - level)
+    is_inside = False
+    is_outside = False
+    if margin is not None:
+        is_inside = -margin < ends.low and ends.high < margin
+        is_outside = ends.low >= margin or ends.high <= -margin
+    if ends.low <= 0 <= ends.high:
+        direction = EQUIVALENT if is_inside else NOT_SHOWN
+        return Judgement(direction, None, adjusted_p, ends, margin)
+    size = None
+    if is_outside:
+        size = BY_MORE
+    elif is_inside:
+        size = BY_LESS
+    direction = _direction(ends.low > 0, higher_is_better)
+    return Judgement(direction, size, adjusted_p, ends, margin)
+
+
+def _direction(is_positive: bool, higher_is_better: bool | None) -> Direction:
+    """Return the word for a positive or negative difference."""
+    if higher_is_better is None:
+        return LARGER if is_positive else SMALLER
+    return BETTER if is_positive == higher_is_better else WORSE
+
+
+def unlike_paired_tests(
+    family: Sequence[Difference | None],
+    judgements: Sequence[Judgement],
+    *,
+    looks: Looks | None = None,
+) -> list[bool]:
+    """Return, of each contrast of a family, whether its paired t-test disagrees on whether there is a difference.
+
+    The paired t-test has the variance of the differences over seeds alone, and is corrected for the looks and the
+    number of contrasts as the intervals are. False for contrasts without a verdict or a paired t-test.
+
+    Args:
+        family: The differences; None for a contrast without scores.
+        judgements: The judgements that `judge` returned for this family.
+        looks: The looks that these judgements are corrected for.
+    """
+    if looks is None:
+        looks = Looks.single()
+    tests = sum(is_tested(difference) for difference in family)
+    disagreements = []
+    for difference, judgement in zip(family, judgements, strict=True):
+        if difference is None or not is_tested(difference) or math.isnan(difference.paired_p):
+            disagreements.append(False)
+            continue
+        is_significant = adjusted_for(tests, looks.adjusted(difference.paired_p)) <= ALPHA
+        has_verdict = judgement.direction != NO_VERDICT
+        disagreements.append(has_verdict and is_significant != (judgement.direction in DETECTED))
+    return disagreements

@@ -287,4 +287,4 @@ def difference_text(contrast: ContrastResult) -> str:
         return f"{mean}, {contrast.verdict}"
     low = show(interval.low, contrast.metric, signed=True)
     high = show(interval.high, contrast.metric, signed=True)
-    return f"{mean} ({interval.percent} interval {low} to {high}), {contrast.verdict}"
+    return f"{mean} (95 % interval {low} to {high}), {contrast.verdict}"

@@ -129,8 +129,8 @@ def pitfalls(analysis: Analysis) -> Iterator[Sentence]:
 
 
 LOOKS = (
-    "The study is judged at {planned} seeds. Each of these looks tests at {level:.2g} %, so that the error rate over "
-    "all looks is 5 %. {taken} of {looks} looks taken: {outcome}."
+    "The study is judged at {planned} seeds. The intervals of each look are simultaneous at {level:.4g} %, so that "
+    "those of all looks are at 95 %. {taken} of {looks} looks taken: {outcome}."
 )
 
 
@@ -143,7 +143,7 @@ def stated_looks(analysis: Analysis) -> Iterator[Sentence]:
     planned = list(map(str, status.looks.seeds))
     text = LOOKS.format(
         planned=listed(planned),
-        level=100 * status.level,
+        level=100 * (1 - status.level),
         taken=len(status.taken),
         looks=len(planned),
         outcome=_outcome(status),
@@ -169,7 +169,7 @@ NO_RESULT = "runs of this look have no result yet"
 NEXT = "{contrasts} undecided, next look at {seeds} seeds"
 LAST = "stopped at the maximum of {seeds} seeds, {contrasts} undecided"
 UNTESTED = "stopped; {contrasts} cannot be tested"
-DECIDED = "stopped because every main contrast has a direction or is within the margin"
+DECIDED = "stopped because every main contrast is decided"
 
 
 def _outcome(status: LooksStatus) -> str:

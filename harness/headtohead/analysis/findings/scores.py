@@ -20,6 +20,7 @@ from headtohead.analysis.scores import same_data_set, score_mismatch
 from headtohead.analysis.study import Analysis
 from headtohead.config.labels import listed
 from headtohead.storage.metrics import higher_is_better, readable, show, span
+from headtohead_judge.collapse import SENSITIVITY
 from headtohead_judge.copies import Curve, Run, copy_warnings
 
 NO_SCORE = "Every run has the worst possible {metric}, {worst}, so this metric cannot compare the variants. {remedy}"
@@ -98,7 +99,8 @@ def _remedy(analysis: Analysis) -> str:
 
 COLLAPSED = (
     "Collapsed runs, with a final validation loss far above that of all others: {runs}. A contrast leaves out every "
-    "seed in which a run of either side collapsed. A ranking of pairs leaves out the collapsed runs only."
+    "seed in which a run of either side collapsed. A ranking of pairs leaves out the collapsed runs only. In "
+    "simulations, {sensitivity}."
 )
 
 
@@ -109,7 +111,9 @@ def collapsed_runs(analysis: Analysis) -> Iterator[Sentence]:
     for slug, seeds in analysis.collapsed.items():
         runs.append(f"{len(seeds)} of {analysis.frames.by_slug[slug].title}")
     if runs:
-        yield Sentence(COLLAPSED.format(runs=listed(runs)), tuple(analysis.collapsed))
+        yield Sentence(
+            COLLAPSED.format(runs=listed(runs), sensitivity=SENSITIVITY), tuple(analysis.collapsed)
+        )
 
 
 @warning

@@ -1,4 +1,4 @@
-"""Rules on the length of training: variants that still learn, and schedules that ended early."""
+"""Rules on the length of training: other steps than the baseline, variants that still learn, schedules that ended."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from collections.abc import Iterator
 
 from headtohead.analysis.convergence import LOSS, Convergence, StepGap
 from headtohead.analysis.findings.finding import Sentence, caution, note, titles
+from headtohead.analysis.scores import same_data_set
 from headtohead.analysis.study import Analysis
 from headtohead.analysis.wording import contrast_name
+from headtohead.storage.experiment import VariantRecord
 from headtohead.storage.metrics import show
+
+TRAIN_SECONDS = "system/train_seconds"
 
 LEARNING = (
     "Still learning: the validation loss fell by {percent} % over the last fifth of the steps"
@@ -66,6 +70,63 @@ def gap_steps(gap: StepGap, training: Convergence) -> str:
     if gap.steps < 0.5:
         return "less than a step"
     return f"about {float(f'{gap.steps:.2g}'):,.0f} steps"
+
+
+OTHER_STEPS = (
+    "Trained for other numbers of steps than the baseline ({steps:,} steps{seconds}): {variants}."
+)
+STEPS_OF = "{title}, {steps:,} steps, {flops} of its FLOPs{seconds}"
+SECONDS = ", {seconds} s"
+SECONDS_OF = ", {seconds} s, {share} of its seconds"
+
+
+@caution
+def other_steps(analysis: Analysis) -> Iterator[Sentence]:
+    """State the trained steps, FLOPs and seconds of variants with other steps than the baseline on the same data.
+
+    The FLOPs are those of equal numbers of tokens in a step. Seconds are those of the stack of a run, and left out if
+    they were not measured.
+    """
+    frames = analysis.frames
+    baseline = frames.by_slug[frames.baseline]
+    clauses = []
+    slugs = []
+    for slug, variant in frames.by_slug.items():
+        has_data = same_data_set(frames, slug, frames.baseline)
+        if has_data and variant.steps != baseline.steps and frames.trained(slug) == slug:
+            clauses.append(_steps_text(analysis, variant, baseline))
+            slugs.append(slug)
+    if clauses:
+        seconds = frames.summary(frames.baseline, TRAIN_SECONDS).mean
+        text = OTHER_STEPS.format(
+            steps=baseline.steps,
+            seconds=SECONDS.format(seconds=_seconds(seconds)) if seconds > 0 else "",
+            variants="; ".join(clauses),
+        )
+        yield Sentence(text, tuple(slugs))
+
+
+def _steps_text(analysis: Analysis, variant: VariantRecord, baseline: VariantRecord) -> str:
+    """Return steps, FLOPs and seconds of a variant, the last two also as shares of the baseline's."""
+    flops = variant.steps * variant.counts.flops_per_token
+    flops_of_baseline = baseline.steps * baseline.counts.flops_per_token
+    seconds = analysis.frames.summary(variant.slug, TRAIN_SECONDS).mean
+    seconds_of_baseline = analysis.frames.summary(baseline.slug, TRAIN_SECONDS).mean
+    seconds_text = ""
+    if seconds > 0 and seconds_of_baseline > 0:
+        share = f"{100 * seconds / seconds_of_baseline:.0f} %"
+        seconds_text = SECONDS_OF.format(seconds=_seconds(seconds), share=share)
+    return STEPS_OF.format(
+        title=variant.title,
+        steps=variant.steps,
+        flops=f"{100 * flops / flops_of_baseline:.0f} %",
+        seconds=seconds_text,
+    )
+
+
+def _seconds(seconds: float) -> str:
+    """Return seconds with at least two significant digits."""
+    return f"{seconds:,.0f}" if seconds >= 10 else f"{seconds:.2g}"
 
 
 ENDED = (

@@ -1,4 +1,4 @@
-"""Rules on verdicts: whether a size can be judged, whether the study can detect a difference, margins, interactions."""
+"""Rules on verdicts: whether the margin can be used, whether the study detects a difference, other tests, margins."""
 
 from __future__ import annotations
 
@@ -7,22 +7,21 @@ from collections.abc import Iterator, Sequence
 from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.findings.finding import MAX_NAMED, Sentence, caution, note
 from headtohead.analysis.study import Analysis
-from headtohead.analysis.wording import contrast_name, leveled
+from headtohead.analysis.wording import contrast_name, interval_text
 from headtohead.config.labels import listed
 from headtohead.storage.metrics import as_ratio, readable, show
-from headtohead_judge.verdicts import WITHIN
 
 NO_ROOM = (
     "{side} is {distance} from the best possible {metric}, less than the margin of {margin}, and the difference could "
-    "be larger on a harder task, so {consequence} judged. {remedy}"
+    "be larger on a harder task, so {consequence}. {remedy}"
 )
 BASELINE_SIDE = "The baseline"
 ANY_SIDE = "The right side of a contrast"
-NO_SIZE = "no size is"
-NOT_SIZED = "the size of {contrasts} is not"
-HARDER_TASK = "To judge it, make the task harder."
+UNUSED = "no verdict uses the margin"
+UNUSED_FOR = "the margin is not used for {contrasts}"
+HARDER_TASK = "To use it, make the task harder."
 RATIO_OR_HARDER_TASK = (
-    "To judge it, compare ratios of error rates (metrics.primary: {ratio}, margin: {{{ratio}: 0.22}} for 1.25), or "
+    "To use it, compare ratios of error rates (metrics.primary: {ratio}, margin: {{{ratio}: 0.22}} for 1.25), or "
     "make the task harder."
 )
 
@@ -43,25 +42,25 @@ def no_room(analysis: Analysis) -> Iterator[Sentence]:
         margin = analysis.frames.record.margins.get(metric)
         if margin is None:
             continue
-        unsized = []
+        without_room = []
         rooms = []
         for contrast in contrasts:
             room = analysis.room(metric, contrast.references)
             rooms.append(room)
             if margin.value > room:
-                unsized.append(contrast)
-        if not unsized:
+                without_room.append(contrast)
+        if not without_room:
             continue
-        names = [contrast_name(analysis, contrast) for contrast in unsized]
-        consequence = NOT_SIZED.format(contrasts=listed(names, most=MAX_NAMED))
-        if len(unsized) == len(contrasts):
-            consequence = NO_SIZE
+        names = [contrast_name(analysis, contrast) for contrast in without_room]
+        consequence = UNUSED_FOR.format(contrasts=listed(names, most=MAX_NAMED))
+        if len(without_room) == len(contrasts):
+            consequence = UNUSED
         ratio = as_ratio(metric)
         remedy = HARDER_TASK
         if ratio:
             remedy = RATIO_OR_HARDER_TASK.format(ratio=ratio)
         text = NO_ROOM.format(
-            side=_common_side(analysis, unsized),
+            side=_common_side(analysis, without_room),
             distance=show(min(rooms), metric, like=margin.value),
             metric=readable(metric),
             margin=show(margin.value, metric, like=margin.value),
@@ -96,8 +95,8 @@ def no_positive_control(analysis: Analysis) -> Iterator[Sentence]:
 
 def _is_within(contrast: ContrastResult) -> bool:
     """Return whether a difference is within the margin, or within the size that is expected."""
-    agreed = contrast.agreement.size if contrast.agreement else None
-    return WITHIN in (contrast.size, agreed)
+    is_as_expected = contrast.agreement is not None and contrast.agreement.is_within
+    return contrast.is_within_margin or is_as_expected
 
 
 ARROWS = (
@@ -115,7 +114,33 @@ def arrows(analysis: Analysis) -> Iterator[Sentence]:
         yield Sentence(ARROWS.format(start=start, end=end))
 
 
-INTERACTION = "Interaction, {name}: {difference} ({interval}), {direction}."
+OTHER_TESTS = (
+    "Paired t-tests with the variance of each contrast alone, corrected alike, {verdicts}."
+)
+NOT_BY_PAIRED_TEST = "do not show {contrasts}"
+BY_PAIRED_TEST = "show a difference of {contrasts}"
+
+
+@note
+def paired_tests_differ(analysis: Analysis) -> Iterator[Sentence]:
+    """Name the main contrasts for which the paired t-test disagrees on whether there is a difference."""
+    not_shown: list[str] = []
+    shown: list[str] = []
+    for contrast in analysis.main_contrasts:
+        if contrast.is_unlike_paired_test:
+            names = not_shown if contrast.detected else shown
+            names.append(contrast_name(analysis, contrast))
+    verdicts = []
+    if not_shown:
+        contrasts = listed(not_shown, most=MAX_NAMED)
+        verdicts.append(NOT_BY_PAIRED_TEST.format(contrasts=contrasts))
+    if shown:
+        verdicts.append(BY_PAIRED_TEST.format(contrasts=listed(shown, most=MAX_NAMED)))
+    if verdicts:
+        yield Sentence(OTHER_TESTS.format(verdicts=" and ".join(verdicts)))
+
+
+INTERACTION = "Interaction, {name}: {difference} ({interval}), {verdict}."
 
 
 @note
@@ -134,8 +159,8 @@ def few_interactions(analysis: Analysis) -> Iterator[Sentence]:
         text = INTERACTION.format(
             name=contrast.name,
             difference=contrast.difference_text,
-            interval=leveled(contrast.judgement.interval, contrast),
-            direction=contrast.direction_name,
+            interval=interval_text(contrast) or "no interval",
+            verdict=contrast.verdict,
         )
         yield Sentence(text)
 
@@ -147,7 +172,6 @@ LATE_MARGIN = (
     "The margin, the smallest difference that matters, is {margin} {metric}; it was set after results existed, on "
     "{date}."
 )
-HOLM = " Holm's correction sets the levels of the intervals."
 
 
 @note
@@ -166,6 +190,4 @@ def stated_margin(analysis: Analysis) -> Iterator[Sentence]:
         metric=readable(metric),
         date=margin.since[:10],
     )
-    if any(contrast.size for contrast in analysis.main_contrasts):
-        text += HOLM
     yield Sentence(text)

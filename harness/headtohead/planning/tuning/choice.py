@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from headtohead.planning.tuning.curve import (
@@ -20,9 +19,10 @@ from headtohead.planning.tuning.curve import (
     Bools,
     Fits,
     Floats,
+    Ints,
     fit_parabolas,
 )
-from headtohead.storage.tuning import TUNING_METRIC, Rule, TrialRecord, number
+from headtohead.storage.tuning import TUNING_METRIC, Rule, TrialRecord, number_of
 from headtohead_judge.numbers import show_p
 
 FURTHER_SEEDS = 4
@@ -53,9 +53,33 @@ class Choices:
 
     by_curve: Bools
     minimum: Floats
-    best: NDArray[np.intp]
-    candidates: NDArray[np.intp]
+    best: Ints
+    candidates: Ints
     fits: Fits | None
+
+    def sides(self, numbers: Sequence[float]) -> Ints:
+        """Return ``[...]``: −1 or 1 if the best value may be below or above all numbers, else 0.
+
+        With a parabola that holds, this is the side of its minimum, otherwise the end at which the best setting is.
+        """
+        best = self.candidates[..., 0]
+        ends: Ints = np.where(
+            best == np.argmax(numbers), 1, np.where(best == np.argmin(numbers), -1, 0)
+        )
+        if self.fits is None:
+            return ends
+        sides: Ints = np.where(self.fits.hold, self.fits.side, ends)
+        return sides
+
+    def where(self, is_chosen: Bools, others: Choices) -> Choices:
+        """Return the choices of this object where ``is_chosen``, else those of another; without parabolas."""
+        return Choices(
+            np.where(is_chosen, self.by_curve, others.by_curve),
+            np.where(is_chosen, self.minimum, others.minimum),
+            np.where(is_chosen, self.best, others.best),
+            np.where(is_chosen[..., None], self.candidates, others.candidates),
+            None,
+        )
 
 
 def choose_from(numbers: Sequence[float] | None, losses: Floats, further: Floats) -> Choices:
@@ -101,6 +125,11 @@ class Table:
     why_no_numbers: str
     num_seeds: int
 
+    @property
+    def num_listed(self) -> int:
+        """The number of settings that the experiment file lists; further ones follow in ``trials``."""
+        return sum(not trial.is_further for trial in self.trials)
+
     @classmethod
     def of(cls, tried: Sequence[TrialRecord], num_seeds: int) -> Table:
         """Return the table of the tried settings of a variant, each with the runs of all seeds of the sweep.
@@ -114,7 +143,7 @@ class Table:
         (field,) = fields
         if not all(_is_above_zero(trial.values[field]) for trial in tried):
             return cls(tuple(finite), None, NO_NUMBERS, num_seeds)
-        numbers = tuple(number(trial.values, field) for trial in finite)
+        numbers = tuple(number_of(trial.values, field) for trial in finite)
         return cls(tuple(finite), numbers, "", num_seeds)
 
     def scores(self, metric: str) -> Floats:
@@ -187,7 +216,7 @@ def choose(tried: Sequence[TrialRecord], num_seeds: int) -> Choice:
         best.values,
         candidates,
         choices.fits,
-        _outside(choices.fits),
+        0 if choices.fits is None else int(choices.fits.side),
     )
 
 
@@ -208,10 +237,3 @@ def _why_no_curve(table: Table, fits: Fits | None) -> str:
     if fits.lack_of_fit_p < LACK_OF_FIT_LEVEL:
         return LACK_OF_FIT.format(p=show_p(float(fits.lack_of_fit_p)))
     return OUTSIDE
-
-
-def _outside(fits: Fits | None) -> int:
-    """Return on which side of the values the minimum of a parabola that fits is."""
-    if fits is None or not fits.hold or fits.are_inside:
-        return 0
-    return -1 if fits.minimum < np.log(fits.centre) else 1

@@ -15,6 +15,7 @@ from headtohead.storage.tuning import Curve
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+Ints = NDArray[np.intp]
 
 MIN_VALUES = 4
 """Number of values from which a parabola is fitted, so that its lack of fit can be tested."""
@@ -74,6 +75,14 @@ class Fits:
             self.minimum < np.log(self.values[-1])
         )
         return inside
+
+    @property
+    def side(self) -> Ints:
+        """``[...]``, −1 or 1 for a parabola that holds with a minimum below or above all values, else 0."""
+        is_above = self.minimum > np.log(self.centre)
+        is_outside = self.hold & ~self.are_inside
+        side: Ints = np.where(is_outside, np.where(is_above, 1, -1), 0)
+        return side
 
     def at(self, logarithms: Floats) -> Floats:
         """Return the parabola of a single table at logarithms of values."""

@@ -36,10 +36,14 @@ MAX_FACTOR = 2**10
 
 @dataclass(frozen=True)
 class TuningSetting:
-    """A setting of the sweep: its value by field, and the fields to change by section."""
+    """A setting of the sweep: its value by field, and the fields to change by section.
+
+    ``is_further`` is whether it is beyond the settings of the experiment file.
+    """
 
     values: Mapping[str, Scalar]
     changes: Mapping[str, Mapping[str, Any]]
+    is_further: bool = False
 
     @property
     def name(self) -> str:

@@ -50,7 +50,7 @@ def tried_settings(
 
     Args:
         design: The design of the experiment.
-        settings: The settings by variant.
+        settings: The settings by variant, first those that the file lists.
         plan: The plan of the sweep.
         recorded: The tuning of an earlier plan, which has the scores of runs that were deleted.
         metrics: The metrics whose scores are kept besides the one that chooses: those of the report.
@@ -114,7 +114,7 @@ def _trial(
     trial_runs = tuple(
         TrialRun(run_hash=run.run_hash, seed=run.seed, scores=scores[run.run_hash]) for run in runs
     )
-    return TrialRecord(values=setting.values, runs=trial_runs)
+    return TrialRecord(values=setting.values, runs=trial_runs, is_further=setting.is_further)
 
 
 def further_seeds_for(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from headtohead.planning.tuning.choice import Choice
@@ -34,8 +35,9 @@ def widened(
         if end == LARGEST:
             numbers.reverse()
         setting = best.with_value(path, _beyond(numbers[0], numbers[1]))
-        if setting.is_valid and setting not in settings:
-            added.append(setting)
+        is_new = setting.values not in [other.values for other in settings]
+        if setting.is_valid and is_new:
+            added.append(replace(setting, is_further=True))
     return (*settings, *added)
 
 

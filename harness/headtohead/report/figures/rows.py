@@ -16,6 +16,7 @@ from headtohead.figures.rows import Row, difference_figure, row_figure
 from headtohead.report.answer import largest_first
 from headtohead.storage.metrics import readable, show, stored, with_unit
 from headtohead.storage.palette import Palette
+from headtohead_judge.paired_tests import Interval
 
 MAX_ROWS = 48
 """Maximum number of rows: the best variants and the baseline, or the largest differences."""
@@ -70,7 +71,7 @@ def _best_first(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> list
 
 
 def _forest_row(analysis: Analysis, contrast: ContrastResult) -> Row:
-    """Return the row of a contrast, with a point per seed and the interval of its verdict, or of its test without one.
+    """Return the row of a contrast, with a point per seed and its interval; without an interval, the mean alone.
 
     Raises:
         AssertionError: If the contrast has no test.
@@ -81,7 +82,7 @@ def _forest_row(analysis: Analysis, contrast: ContrastResult) -> Row:
     for seed, value in contrast.by_seed.items():
         shown = show(value, contrast.metric, signed=True)
         points.append((value, f"{contrast.name}, seed {seed}: {shown}"))
-    interval = contrast.judgement.interval or paired
+    interval = contrast.judgement.interval or Interval(paired.mean, paired.mean)
     return Row(
         contrast_name(analysis, contrast),
         f"{contrast.difference_text}  {contrast.verdict}",

@@ -73,5 +73,5 @@ def test_a_library_that_calls_a_function_is_no_stop_but_its_caller_is(benchmark,
 @pytest.mark.slow
 def test_a_run_has_a_path_to_its_first_step(benchmark, tmp_path):
     path = benchmark("path_of_a_run").path_of_a_run(tmp_path)
-    assert path.files[-1] == "headtohead/training/loop.py"
+    assert "headtohead/training/loop.py" in path.files
     assert 0 < path.returns < len(path.files)

@@ -154,6 +154,30 @@ def values_of(frames: Frames, metric: str, slug: str = "sinusoidal") -> ExampleV
     return values
 
 
+def test_the_values_of_a_text_are_those_of_its_passages(
+    tmp_path: Path, h2h_here: Callable[..., Any], no_figures: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [f"{line} {WORDS[line % 40 : line % 70]}\n" for line in range(2000)]
+    (tmp_path / "text.txt").write_text("".join(lines), encoding="utf-8")
+    base = TINY["base"] | {"data": {"dataset": "text", "file": "text.txt", "block": 16}}
+    base |= {"train": {"steps": 4, "batch_tokens": 256, "evaluate_every": 4}}
+    study = Study(tmp_path, cache_root(), h2h_here, TINY | {"base": base})
+    study.write()
+    with no_figures():
+        study.run()
+    frames = load_frames(study.experiment)
+    slug = frames.baseline
+    for metric in ("valid/loss", "test/loss", "test/bits_per_byte"):
+        found = values_of(frames, metric, slug)
+        assert found.values.shape == (2, 20)
+        scores = [*frames.scores(slug, metric).values()]
+        np.testing.assert_allclose(found.values.mean(axis=1), scores, rtol=1e-9)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "find_metric", lambda metric: None)
+        reason = "the dataset of this metric is not loaded; load its plugin with --plugin"
+        assert example_values(frames, slug, "test/bits_per_byte") == reason
+
+
 @pytest.fixture
 def restored(study: Path) -> Iterator[Path]:
     """The run of the baseline's first seed; the files of all its runs are restored after the test."""

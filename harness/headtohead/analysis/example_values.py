@@ -13,7 +13,7 @@ from headtohead.data.metrics import find_metric
 from headtohead.schema.metric import UNPADDED, Metric
 from headtohead.storage.examples import SplitExamples, read_examples
 from headtohead.storage.frames import Frames
-from headtohead.storage.metrics import counted
+from headtohead.storage.metrics import counted, find
 from headtohead_judge.examples import MIN_GROUPS
 from headtohead_judge.variance import jackknife
 
@@ -23,6 +23,7 @@ MAX_VALUES = 500_000
 SPLITS = ("valid", "test")
 
 NOT_OF_EXAMPLES = "{metric} is not a score of validation or test examples"
+NOT_LOADED = "the dataset of this metric is not loaded; load its plugin with --plugin"
 NOT_STORED = "runs store no values per example of {metric}"
 WITHOUT_FILE = "a run has no values per example"
 TOO_FEW = "{groups} of examples, fewer than {least}"
@@ -88,8 +89,11 @@ def _values(frames: Frames, slug: str, metric: str) -> ExampleValues:
         KeyError: If the experiment has no variant ``slug``, and the metric is of examples.
     """
     split = metric.partition("/")[0]
-    # With its functions, which a record of an experiment does not have.
-    entry = find_metric(metric) if split in SPLITS and not metric.endswith(UNPADDED) else None
+    entry = None
+    if split in SPLITS and not metric.endswith(UNPADDED):
+        entry = find_metric(metric)  # the description of a record has no function that pools counts
+        if entry is None and find(metric) is not None:
+            raise _NoValues(NOT_LOADED)
     if entry is None or entry.pool is None:
         raise _NoValues(NOT_OF_EXAMPLES.format(metric=metric))
     scores = frames.scores(slug, metric)

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headtohead.data.splits import WINDOW
+from headtohead_judge.examples import MIN_GROUPS
 
-PASSAGES = 20
-"""Number of passages of validation, and of the test."""
+PASSAGES = MIN_GROUPS
+"""Number of passages of validation, and of the test: the fewest whose variance is estimated."""
 
 HELD_OUT = 0.1
 """Default fraction of a text for validation and test together."""

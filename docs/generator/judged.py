@@ -1,18 +1,21 @@
-"""The pages of the components of ``experiments/contested``, from the committed reports."""
+"""The pages of the components of ``experiments/contested``, from the committed reports that are not withdrawn."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
+import yaml
 
 from headtohead.plugins.registry import find_entry
 from headtohead.storage.metrics import show
+from headtohead_judge.paired_tests import Difference, Source
+from headtohead_judge.random_effects import MIN_SETTINGS, combine
 
 REPORTS = Path(__file__).parents[2] / "reports" / "contested"
 SETTINGS = {
@@ -75,47 +78,82 @@ CLAIMS = {
 """Published claims on the attention gate beside another component."""
 
 
+class Comparison(NamedTuple):
+    """A component alone, compared with the baseline: the setting, its report, and the contrast of ``answer.json``."""
+
+    setting: str
+    report: str
+    contrast: Mapping[str, Any]
+
+
+def withdrawn(reports: Path = REPORTS) -> dict[str, str]:
+    """Return why reports are withdrawn, by their names in the folder; empty without any."""
+    file = reports.parent / "withdrawn.yaml"
+    if not file.is_file():
+        return {}
+    reasons = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+    prefix = f"{reports.name}/"
+    return {
+        name.removeprefix(prefix): reason
+        for name, reason in reasons.items()
+        if name.startswith(prefix)
+    }
+
+
 def components_of(slug: str) -> set[str]:
     """Return the pages of the components of a variant."""
     return {page for page, component in COMPONENTS.items() if component.key in slug}
 
 
-def contrasts(page: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield setting, report and contrast of every comparison of a component alone with the baseline."""
-    for (report, end), setting in SETTINGS.items():
-        answer = json.loads((REPORTS / report / "answer.json").read_text(encoding="utf-8"))
-        for found in answer["contrasts"]:
-            ((left, right), *_) = found["pairs"]
-            if (
-                found["main"]
-                and left.endswith(end)
-                and (components_of(left), components_of(right)) == ({page}, set())
-            ):
-                yield setting, report, found
-
-
-def interactions(page: str) -> str:
-    """Return a list item for every interaction of a component with another at equal steps."""
-    lines, answer = (
-        "",
-        json.loads((REPORTS / "equal-steps" / "answer.json").read_text(encoding="utf-8")),
+def answer_of(reports: Path, report: str) -> dict[str, Any]:
+    """Return the answer of a report."""
+    answer: dict[str, Any] = json.loads(
+        (reports / report / "answer.json").read_text(encoding="utf-8")
     )
-    for found in answer["contrasts"]:
-        if found["family"] == "interactions" and page in (both := components_of(found["name"])):
-            (other,) = both - {page}
-            title, difference = COMPONENTS[other].title.lower(), number(found["difference"])
-            lines += (
-                f"- Interaction with {title} at equal steps: {difference} ({interval(found)}), {found['direction']}.\n"
-                "  Above 0, both together gain less than the sum of their gains.\n"
-                f"  {CLAIMS.get(page) or CLAIMS[other]}.\n"
-            )
-    return lines
+    return answer
 
 
-def interval(found: dict[str, Any]) -> str:
-    """Return the level and the ends of the interval of a contrast."""
-    ends = found["interval"]
-    return f"{100 * ends['level']:.4g} %: {number(ends['low'])} to {number(ends['high'])}"
+def comparisons(page: str, reports: Path = REPORTS) -> list[Comparison]:
+    """Return every comparison of a component alone with the baseline, without withdrawn reports."""
+    left_out = withdrawn(reports)
+    found = []
+    for (report, end), setting in SETTINGS.items():
+        if report in left_out:
+            continue
+        for contrast in answer_of(reports, report)["contrasts"]:
+            ((left, right), *_) = contrast["pairs"]
+            is_alone = components_of(left) == {page} and not components_of(right)
+            if contrast["main"] and left.endswith(end) and is_alone:
+                found.append(Comparison(setting, report, contrast))
+    return found
+
+
+def interactions(page: str, reports: Path = REPORTS) -> Iterator[str]:
+    """Yield a list item for every interaction of a component with another at equal steps."""
+    if "equal-steps" in withdrawn(reports):
+        return
+    for contrast in answer_of(reports, "equal-steps")["contrasts"]:
+        both = components_of(contrast["name"])
+        if contrast["family"] != "interactions" or page not in both:
+            continue
+        (other,) = both - {page}
+        yield INTERACTION.format(
+            title=COMPONENTS[other].title.lower(),
+            difference=number(contrast["difference"]),
+            interval=interval(contrast["interval"]),
+            verdict=contrast["verdict"],
+            claim=CLAIMS.get(page) or CLAIMS[other],
+        )
+
+
+INTERACTION = """- Interaction with {title} at equal steps: {difference} ({interval}), {verdict}.
+  Above 0, both together gain less than the sum of their gains.
+  {claim}."""
+
+
+def interval(ends: Mapping[str, float]) -> str:
+    """Return the ends of an interval."""
+    return f"{number(ends['low'])} to {number(ends['high'])}"
 
 
 def number(value: float) -> str:
@@ -123,66 +161,72 @@ def number(value: float) -> str:
     return show(value, "test/loss", signed=True)
 
 
-def verdict(found: dict[str, Any]) -> str:
-    """Return the verdict on direction and size."""
-    beyond = {"beyond": ", by more than 0.005", "within": ", by less than 0.005"}
-    return f"{found['direction']}{beyond.get(found['size'], '')}"
-
-
-def page(name: str) -> str:
-    """Return the page of a component."""
-    component, rows, counts, files = COMPONENTS[name], [], Counter[str](), []
-    for setting, report, found in contrasts(name):
-        seeds = len(found["seeds"])
-        rows.append(
-            f"| {setting} | {number(found['difference'])} | {interval(found)} | {verdict(found)} | {seeds} |"
-        )
-        counts[found["direction"]] += 1
-        files += [report] * (report not in files)
-    settings = f"{len(rows)} setting{'s' if len(rows) > 1 else ''}"
-    answer = ", ".join(f"{direction} in {count}" for direction, count in counts.items())
-    runs = pd.read_csv(REPORTS / "equal-steps" / "results.csv")
-    costs = runs.groupby("variant")[["parameters/non_embedding", "flops_per_token"]].first()
-    own = next(slug for slug in costs.index if components_of(slug) == {name})
-    base = next(slug for slug in costs.index if not components_of(slug))
-    more = [f"{100 * (ratio - 1):+.1f} %" for ratio in costs.loc[own] / costs.loc[base]]
-    steps = pd.read_csv(REPORTS / "equal-time" / "results.csv").groupby("variant")["steps"].first()
-    slower = [
-        steps.max() / count for slug, count in steps.items() if components_of(str(slug)) == {name}
-    ]
-    time = "".join(f", time of a step at width 64 {100 * (ratio - 1):+.0f} %" for ratio in slower)
-    summary = find_entry(*component.entry).entry.summary()
-    family, entry = component.entry
-    address = (
-        f"plugins.md#{family}{entry}"
-        if family == "feed_forward"
-        else f"catalogue/{family}.md#{entry}"
+def answer(found: Sequence[Comparison]) -> str:
+    """Return the answer of a page: the settings combined, or the verdicts of fewer settings than can be combined."""
+    if len(found) < MIN_SETTINGS:
+        return "; ".join(f"{each.contrast['verdict']} ({each.setting})" for each in found) + "."
+    combined = combine([difference_of(each.contrast) for each in found])
+    return COMBINED.format(
+        settings=combined.settings,
+        mean=number(combined.mean),
+        interval=interval(vars(combined.interval)),
+        prediction=interval(vars(combined.prediction)),
     )
-    commands = "\n".join(f"h2h run experiments/contested/{file}.yaml" for file in files)
-    table = "\n".join(rows)
-    return f"""# {component.title}: does it lower the loss of a small character model?
 
-**Of {settings}: {answer}.**
+
+COMBINED = (
+    "The mean difference over {settings} settings is {mean} ({interval}); in another setting it is expected from "
+    "{prediction}."
+)
+
+
+def difference_of(contrast: Mapping[str, Any]) -> Difference:
+    """Return the difference of a contrast of ``answer.json`` with its sources of variance."""
+    sources = tuple(Source(**source) for source in contrast["sources"])
+    seeds = len(contrast["seeds"])
+    return Difference("varied", seeds, contrast["difference"], sources, math.nan, math.nan)
+
+
+def costs(name: str, reports: Path) -> str:
+    """Return what a component costs at width 128, as a list item; empty without the report of equal steps."""
+    if "equal-steps" in withdrawn(reports):
+        return ""
+    runs = pd.read_csv(reports / "equal-steps" / "results.csv")
+    of_variants = runs.groupby("variant")[["parameters/non_embedding", "flops_per_token"]].first()
+    own = next(slug for slug in of_variants.index if components_of(slug) == {name})
+    base = next(slug for slug in of_variants.index if not components_of(slug))
+    parameters, flops = of_variants.loc[own] / of_variants.loc[base] - 1
+    return COSTS.format(parameters=100 * parameters, flops=100 * flops)
+
+
+COSTS = "- Cost at width 128: non-embedding parameters {parameters:+.1f} %, FLOPs per token {flops:+.1f} %."
+
+
+PAGE = """# {title}: does it lower the loss of a small character model?
+
+**{answer}**
 
 [{entry}](../reference/{address}): {summary}
-Published: {component.published}.
+Published: {published}.
 
-| setting | difference in test loss, nats | interval | verdict | seeds |
+"""
+
+WITHDRAWN = """The reports of this component are withdrawn, until they are trained again:
+
+{reasons}
+"""
+
+RESULTS = """| setting | difference in test loss, nats | 95 % interval | verdict | seeds |
 |---|---:|---|---|---:|
-{table}
+{rows}
 
-- Negative differences favour the component. Intervals have the levels of Holm's correction within the tests of a report
-  that answer the same question. "More than 0.005" rests on a second interval, which the report has. Undetected does
-  not mean equal.
-- All settings but the English sentences are of one text, some with the same seeds, so they are not independent. An
-  untuned learning rate depends on the width alone.
-- All models have 4 layers. In the setting of equal steps, they train for 2,000 steps of 12 blocks of 64 characters, 1.5
-  passes over the text; in the others for 1,000, and they still learn at the end. In equal time, slower models train for
-  fewer steps.
-{interactions(name)}- One nat per character is 1.44 bits per byte on tiny Shakespeare.
-- Cost at width 128: non-embedding parameters {more[0]}, FLOPs per token {more[1]}{time}.
-- Earlier versions were reported: equal steps with 1,000 steps and 4, then 12 seeds; equal parameters, equal time and
-  English sentences with 6 seeds and another weight decay. The tests do not correct for these looks.
+- Negative differences favour the component. The margin is 0.005. Each interval is one of the simultaneous intervals of
+  its report.
+- The mean over settings, and the interval of another setting, are those of random effects (DerSimonian and Laird), at
+  95 %. All settings but the English sentences are of one text, some with the same seeds. So they are not independent,
+  and these two intervals are too short. An untuned learning rate depends on the width alone.
+{items}
+- One nat per character is 1.44 bits per byte on tiny Shakespeare.
 - The design, the tuning of the rates and every seed are in `reports/contested`. To repeat them, the English sentences
   with the text that the first lines of `tatoeba.yaml` make:
 
@@ -191,20 +235,56 @@ Published: {component.published}.
 ```
 """
 
+ROW = "| {setting} | {difference} | {interval} | {verdict} | {seeds} |"
 
-def table() -> str:
-    """Return the differences of all components in all settings as a table."""
-    found = {
-        name: {setting: contrast for setting, _, contrast in contrasts(name)} for name in COMPONENTS
-    }
+
+def page(name: str, reports: Path = REPORTS) -> str:
+    """Return the page of a component; without a report that is not withdrawn, only why its reports are."""
+    component = COMPONENTS[name]
+    family, entry = component.entry
+    address = f"catalogue/{family}.md#{entry}"
+    if family == "feed_forward":
+        address = f"plugins.md#{family}{entry}"
+    found = comparisons(name, reports)
+    head = PAGE.format(
+        title=component.title,
+        answer=answer(found) if found else "No result: all reports are withdrawn.",
+        entry=entry,
+        address=address,
+        summary=find_entry(*component.entry).entry.summary(),
+        published=component.published,
+    )
+    if not found:
+        reasons = [f"- {report}: {reason}" for report, reason in withdrawn(reports).items()]
+        return head + WITHDRAWN.format(reasons="\n".join(reasons))
+    rows = []
+    for setting, _, contrast in found:
+        row = ROW.format(
+            setting=setting,
+            difference=number(contrast["difference"]),
+            interval=interval(contrast["interval"]),
+            verdict=contrast["verdict"],
+            seeds=len(contrast["seeds"]),
+        )
+        rows.append(row)
+    items = [*interactions(name, reports), costs(name, reports)]
+    files = dict.fromkeys(each.report for each in found)
+    return head + RESULTS.format(
+        rows="\n".join(rows),
+        items="\n".join(item for item in items if item),
+        commands="\n".join(f"h2h run experiments/contested/{file}.yaml" for file in files),
+    )
+
+
+def table(reports: Path = REPORTS) -> str:
+    """Return the differences of all components in all settings as a table; a dash where there is none."""
     settings = [*SETTINGS.values()]
     lines = [f"| component | {' | '.join(settings)} |", f"|---|{'---|' * len(settings)}"]
-    for name, by_setting in found.items():
-        cells = [
-            f"{number(contrast['difference'])} {contrast['direction']}" if contrast else "–"
-            for contrast in map(by_setting.get, settings)
-        ]
-        lines.append(f"| [{COMPONENTS[name].title}]({name}.md) | {' | '.join(cells)} |")
+    for name, component in COMPONENTS.items():
+        cells = dict.fromkeys(settings, "–")
+        for setting, _, contrast in comparisons(name, reports):
+            cells[setting] = f"{number(contrast['difference'])} {contrast['verdict']}"
+        lines.append(f"| [{component.title}]({name}.md) | {' | '.join(cells.values())} |")
     return "\n".join(lines)
 
 
@@ -214,10 +294,6 @@ def write(folder: Path) -> None:
         (folder / f"{name}.md").write_text(page(name), encoding="utf-8")
     index = folder / "README.md"
     before, start, rest = index.read_text(encoding="utf-8").partition("<!-- contested -->\n")
-    index.write_text(
-        before
-        + start
-        + table()
-        + "\n<!-- end of contested"
-        + rest.partition("<!-- end of contested")[2]
-    )
+    end = "\n<!-- end of contested"
+    _, _, after = rest.partition(end)
+    index.write_text(before + start + table() + end + after, encoding="utf-8")

@@ -307,18 +307,17 @@ class ScoreTable:
 
         None if no side has a chosen value.
         """
-        total = 0.0
-        squares = 0.0
+        parts = []
         for side, weight in contrast.weights.items():
             if side in self.selection:
                 variance, degrees = self.selection[side]
-                part = weight**2 * variance
-                total += part
-                squares += part**2 / degrees
-        if not any(side in self.selection for side in contrast.weights):
+                parts.append((weight**2 * variance, degrees))
+        if not parts:
             return None
-        degrees = total**2 / squares if squares else 1.0
-        return Source(SELECTION, total, degrees)
+        total = sum(variance for variance, _ in parts)
+        squares = sum(variance**2 / degrees for variance, degrees in parts)
+        # Without any variance, the degrees of freedom have no effect.
+        return Source(SELECTION, total, total**2 / squares if squares else 1.0)
 
 
 class _Values(NamedTuple):
@@ -377,11 +376,13 @@ def _differences(
     for blocks, members_of_blocks in members.items():
         variances[blocks] = contrast_variance(members_of_blocks.values())
     differences = []
-    for (contrast, seeds, _), (difference, blocks, model) in zip(family, own, strict=True):
-        if model is not None:
+    for (contrast, seeds, _), (own_difference, blocks, own_model) in zip(family, own, strict=True):
+        difference = own_difference
+        model = None
+        if own_model is not None:
             variance, degrees = variances[blocks]
-            model = replace(model, contrast_variance=variance, contrast_degrees=degrees)
-            difference = model.moderated(difference, contrast.squared_weight)
+            model = replace(own_model, contrast_variance=variance, contrast_degrees=degrees)
+            difference = model.moderated(own_difference, contrast.squared_weight)
         for source in table.further_sources(contrast, seeds):
             difference = difference.with_source(source)
         differences.append((difference, model))

@@ -179,7 +179,15 @@ def _moments(values: Sequence[float]) -> tuple[float, float]:
 
 
 def paired(values: ArrayLike, against: ArrayLike) -> Difference:
-    """Compare two sides with the same seeds in the same order, ``values`` minus ``against``."""
+    """Compare two sides with the same seeds in the same order, ``values`` minus ``against``.
+
+    Args:
+        values: Scores ``[seed]``, finite.
+        against: Scores ``[seed]`` of the other side, finite.
+
+    Raises:
+        ValueError: If the sides have different numbers of seeds, or a score is not finite.
+    """
     left = np.asarray(values, dtype=np.float64)
     right = np.asarray(against, dtype=np.float64)
     if left.shape != right.shape or left.ndim != 1:
@@ -195,6 +203,9 @@ def paired_differences(differences: ArrayLike, *, scale: float | None = None) ->
         differences: ``[seed]``, finite.
         scale: Largest absolute score, for recognising rounding errors; by default the largest
             absolute difference.
+
+    Raises:
+        ValueError: If a difference is not finite.
     """
     d = np.asarray(differences, dtype=np.float64).tolist()
     if not all(map(math.isfinite, d)):
@@ -203,13 +214,16 @@ def paired_differences(differences: ArrayLike, *, scale: float | None = None) ->
     if scale is None:
         scale = max(map(abs, d), default=0.0)
     kind = _kind(d, scale)
-    if n < 2:
-        return _untested(kind, n, d[0] if n else math.nan)
+    if n == 0:
+        return _untested(kind, 0, math.nan)
     if kind == "identical":
         d = [0.0] * n
-    mean, sd = _moments(d)
+    mean = math.fsum(d) / n
     if abs(mean) <= ROUNDING * scale:
         mean = 0.0
+    if n == 1:
+        return _untested(kind, 1, mean)
+    _, sd = _moments(d)
     if kind != "varied":
         sd = 0.0
     error = sd / math.sqrt(n)
@@ -232,7 +246,7 @@ def _untested(kind: Kind, n: int, mean: float) -> Difference:
 
 
 def sign_flip_p(differences: ArrayLike) -> float:
-    """Return the two-sided p of the sum under random signs.
+    """Return the two-sided p of the sum of finite differences ``[seed]`` under random signs; NaN without a seed.
 
     Exact, over all ``2^n`` sign patterns, up to ``MAX_ENUMERATED_SEEDS`` seeds. With more seeds, at most ``DRAWS``
     random patterns from a fixed seed and the observed pattern are counted.
@@ -367,12 +381,6 @@ def _kind(d: Sequence[float], scale: float) -> Kind:
     if max(d) - min(d) <= ROUNDING * scale:
         return "constant"
     return "varied"
-
-
-def rounded(differences: ArrayLike, scale: float) -> Floats:
-    """Return the differences, with rounding errors of scores of size ``scale`` set to 0."""
-    d = np.asarray(differences, dtype=np.float64)
-    return np.where(np.abs(d) <= ROUNDING * scale, 0.0, d)
 
 
 def _hedges(mean: float, sd: float, n: int) -> float:

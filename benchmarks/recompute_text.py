@@ -350,6 +350,12 @@ def power(page: Page, found: re.Match[str]) -> Sequence[float | None]:
     return [len(undecided[0]["seeds"]), None if page.answer["looks"] else max(sizes)]
 
 
+def largest_ratio(page: Page, found: re.Match[str]) -> Sequence[float | None]:
+    """Return the largest variance ratio of a family with a main contrast."""
+    families = {own["family"] for own in page.answer["contrasts"] if own["main"]}
+    return [max(page.ratio_of(family) for family in families)]
+
+
 def largest_possible(page: Page, found: re.Match[str]) -> Sequence[float | None]:
     """Return the largest difference in an interval of a contrast without a shown difference that fits."""
     for own in page.answer["contrasts"]:
@@ -644,6 +650,7 @@ RULES: list[Rule] = [
         widened,
     ),
     (rf"vary {N}(?:, {N})*(?: and {N})? times as much", spread_ratios),
+    (rf"the variance of the differences is {N} times the residual", largest_ratio),
     (rf"depends on [\w.◆]+: {N} with ([^,;)]+), {N} with ([^,;)]+)", effects_by_value),
     (rf"{N} % non-embedding parameters", more_parameters),
     (rf"after {N} steps", trained_steps),

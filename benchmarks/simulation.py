@@ -439,13 +439,10 @@ def saving_tables(generator: np.random.Generator, studies: int) -> list[Table]:
         differences = 1.0 / sd + generator.normal(size=(studies, 1, 3 * least))
         powers = [_detected(differences, seeds, ALPHA).mean() for seeds in range(2, 3 * least)]
         for number in (3, 5, 8):
-            looks, found, seeds = _smallest_design(differences, number, least)
+            found, seeds = _smallest_design(differences, number, least)
             fixed = 2 + int(np.argmax(np.array(powers) >= found))
-            label = f"seeds explain {100 * shared:.0f} %; {looks.seeds} seeds"
-            rows[label.replace("(", "").replace(")", "")] = [
-                Cell(found, low=POWER - 0.01),
-                Cell(1 - seeds / fixed),
-            ]
+            label = f"seeds explain {100 * shared:.0f} %; {number} looks"
+            rows[label] = [Cell(found, low=POWER - 0.01), Cell(1 - seeds / fixed)]
     text = (
         "Two variants that differ by 1 standard deviation of a score. The design has the fewest seeds at the last look "
         "with a power of 80 %. *Fewer seeds*: mean number of seeds, compared with a single look of no less power."
@@ -453,8 +450,8 @@ def saving_tables(generator: np.random.Generator, studies: int) -> list[Table]:
     return [Table("Seeds that looks save", text, ["detected", "fewer seeds"], rows)]
 
 
-def _smallest_design(differences: Floats, number: int, least: int) -> tuple[Looks, float, float]:
-    """Return the looks with the fewest seeds that detect an effect often enough, their power, and the mean seeds.
+def _smallest_design(differences: Floats, number: int, least: int) -> tuple[float, float]:
+    """Return power and mean seeds of the looks with the fewest seeds that detect an effect often enough.
 
     Args:
         differences: The differences of two variants ``[study, 1, seed]``.
@@ -473,7 +470,7 @@ def _smallest_design(differences: Floats, number: int, least: int) -> tuple[Look
             seeds[has_direction] = count
         if is_found.mean() >= POWER:
             break
-    return looks, float(is_found.mean()), float(seeds.mean())
+    return float(is_found.mean()), float(seeds.mean())
 
 
 def _detected(differences: Floats, seeds: int, level: float) -> Flags:

@@ -1,7 +1,10 @@
 """The rules of a study: a named function each, the most severe first."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 
 from headtohead.analysis.findings.rules import RULES
@@ -33,6 +36,48 @@ def test_without_a_ranked_variant_the_baseline_has_no_pooled_deviation(
     (sentence,) = rule.check(analysis)
     assert "standard deviation" in sentence.text
     assert "pooled" not in sentence.text
+
+
+def test_other_steps_than_the_baselines_are_stated_with_their_flops_and_seconds(
+    analysed: Callable[..., Analysis],
+) -> None:
+    analysis = analysed(axes={"positional": ["sinusoidal", "rotary", "none"]})
+    (rule,) = [rule for rule in RULES if rule.name == "other_steps"]
+    assert list(rule.check(analysis)) == []
+    frames = analysis.frames
+    vars(frames.by_slug["rotary"])["steps"] = 5
+    seconds = frames.runs["variant"].map({"rotary": 20.0}).fillna(16.0)
+    runs = frames.runs.assign(**{"system/train_seconds": seconds})
+    (sentence,) = rule.check(Analysis(replace(frames, runs=runs)))
+    assert sentence.text == (
+        "Trained for other numbers of steps than the baseline (10 steps, 16 s): rotary, 5 steps, 50 % of its FLOPs, "
+        "20 s, 125 % of its seconds."
+    )
+    assert sentence.variants == ("rotary",)
+
+
+def test_a_baseline_without_the_effects_of_the_seeds_is_stated(
+    analysed: Callable[..., Analysis],
+) -> None:
+    values = ["sinusoidal", "rotary", "none", "alibi", "t5-relative", "kerple-log"]
+    noise = np.random.default_rng(1).normal(0, 0.002, size=(6, 7))
+    shared = np.random.default_rng(2).normal(0, 0.02, size=7)
+    (rule,) = [rule for rule in RULES if rule.name == "seed_effects_differ"]
+    found = []
+    for has_effects in (True, False):
+
+        def score(axes: Any, seed: int, has_effects: bool = has_effects) -> float:
+            row = values.index(axes["positional"])
+            effect = shared[seed] if row or has_effects else 0.0
+            return 0.5011 + float(effect + noise[row, seed])
+
+        analysis = analysed(
+            axes={"positional": values}, score=score, one_at_a_time=True, name=f"s{has_effects}"
+        )
+        found.append([sentence.text for sentence in rule.check(analysis)])
+    assert found[0] == []
+    (text,) = found[1]
+    assert text.startswith("A seed has not the same effect on all variants: the variance of the")
 
 
 def test_a_card_of_other_axes_is_refused(analysed: Callable[..., Analysis]) -> None:

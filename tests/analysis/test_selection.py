@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from headtohead.analysis.selection import _chosen_again, _curve_model, selections
+from headtohead.analysis.wording import interval_caption
 from headtohead.planning.tuning.choice import Table, choose
 from headtohead.storage.tuning import TrialRecord, TrialRun, TunedVariant, TuningRecord
 
@@ -142,3 +143,48 @@ def test_resamples_with_the_best_value_inside_the_listed_ones_have_no_further_on
     assert np.exp(chosen.minimum) == pytest.approx(MINIMUM, rel=0.2)
     as_listed = Table.of([*listed, further.model_copy(update={"is_further": False})], 2)
     assert (_chosen_again(as_listed, wider).best == 4).all()
+
+
+def tuning_of(trials_of, seeds=(1001, 1002)):
+    """Return the record of the tuning of several variants in ``experiment.json``."""
+    variants = {}
+    for slug, trials in trials_of.items():
+        choice = choose(trials, len(seeds))
+        tuned = TunedVariant(
+            chosen=choice.values, rule=choice.rule, at_the_edge=(), tried=tuple(trials)
+        )
+        variants[slug] = tuned.to_json()
+    return {
+        "experiment": "quickstart-tuning",
+        "fields": ["train.lr"],
+        "metric": "valid/loss",
+        "seeds": [*seeds],
+        "variants": variants,
+    }
+
+
+def test_the_choice_of_tuned_values_is_a_source_of_variance_of_every_contrast(analysed):
+    generator = np.random.default_rng(3)
+    trials_of = {}
+    for slug in ("sinusoidal", "rotary", "none"):
+        losses = losses_of(RATES, 0.004, generator)
+        rows = zip(RATES, losses, strict=True)
+        trials_of[slug] = [trial(rate, row, 1 - row) for rate, row in rows]
+    study = {"axes": {"positional": [*trials_of]}, "tuning": tuning_of(trials_of)}
+    analysis = analysed(**study)
+    terms = selections(analysis.frames.record.tuning, "test/exact_match").by_variant
+    for contrast in analysis.main_contrasts:
+        source = contrast.paired.sources[-1]
+        of_sides = [terms[slug] for slug in contrast.variants]
+        variance = sum(term.variance for term in of_sides)
+        degrees = variance**2 / sum(term.variance**2 / term.degrees for term in of_sides)
+        assert source.name == "choice of the tuned value"
+        assert (source.variance, source.degrees) == pytest.approx((variance, degrees))
+        assert source.variance > 0
+    sources = "training seeds, test examples and choice of the tuned value."
+    assert interval_caption(analysis, analysis.main_contrasts).endswith(sources)
+    without = {slug: [trial(r, [0.1, 0.2]) for r in RATES] for slug in trials_of}
+    analysis = analysed(**study | {"name": "without", "tuning": tuning_of(without)})
+    assert interval_caption(analysis, analysis.main_contrasts).endswith(
+        "The choice of the tuned values is no source: tuning runs have no test/exact_match."
+    )

@@ -40,6 +40,7 @@ READERS = {
     "results.json": (REPORT, ("run", "small.yaml"), ("plan", "small.yaml"), ("reproduce", "RUN")),
     "metrics.jsonl": (REPORT, ("list",), ("status", "small")),
     "translations.tsv": (REPORT,),
+    "examples.safetensors": (REPORT,),
     "attention/maps.safetensors": (REPORT,),
     "attention/probes.json": (REPORT, ABLATE),
     "heads.json": (REPORT, ("ablate-heads", "RUN")),

@@ -27,6 +27,7 @@ FILES = {
     "maps": "{run}/attention/maps.safetensors",
     "metrics": "{run}/metrics.jsonl",
     "translations": "{run}/translations.tsv",
+    "examples": "{run}/examples.safetensors",
     "checkpoint": "{run}/checkpoint.safetensors",
     "vocabulary": "{run}/vocabulary.json",
     "stack": ".stacks/{stack}/stack.json",
@@ -57,6 +58,7 @@ READERS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "maps": (REPORT, SYNC),
     "metrics": (REPORT, STATUS, SYNC),
     "translations": (REPORT, SYNC),
+    "examples": (REPORT,),
     "checkpoint": (TRANSLATE, TRACE, SYNC),
     "vocabulary": (TRANSLATE, SYNC),
     "stack": (("reproduce", "RUN"), PLAN, RUN_AGAIN),
@@ -236,6 +238,11 @@ CASES = [
     damaged("maps", "role", lambda path: rename(path, "0/cross", "0/across"), "'0/across' is F32"),
     damaged("translations", "columns", content(b"a\nb\n"), "line 2: expected source, references"),
     damaged("translations", "fifo", fifo, "translations.tsv", NO_FILE),
+    damaged("examples", "torn", cut, "examples.safetensors", "not a file of values per example"),
+    damaged(
+        "examples", "not-a-number", tensor("losses", lambda a: a * float("nan")), "not a file of"
+    ),
+    damaged("examples", "fifo", fifo, "examples.safetensors", NO_FILE),
     damaged("metrics", "fifo", fifo, "metrics.jsonl", NO_FILE),
     damaged("checkpoint", "torn", cut, "checkpoint.safetensors", "is damaged"),
     damaged("checkpoint", "not-a-number", tensor("", lambda a: a * float("nan")), "not finite"),

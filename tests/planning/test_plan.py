@@ -1,7 +1,9 @@
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from headtohead import files
 from headtohead.config.builder import resolve
@@ -342,6 +344,21 @@ def test_families_are_compared_in_standard_deviations_of_a_run(plan, record):
         "attention: independent-heads − split-heads",
     )
     assert f"({'; '.join(powers_of(found)[1].names)})" in powers_of(found)[1].summary
+
+
+def test_a_plan_states_how_many_seeds_the_equivalence_of_equal_variants_takes():
+    margin = 0.02
+    power = Power("variant", ["a"], 6, 2, "test/exact_match", margin=margin, sd=0.014)
+    needed = int(re.search(r"equivalence takes (\d+) seeds", power.summary)[1])
+    shares = []
+    for seeds in (needed - 1, needed):
+        draws = np.random.default_rng(3).normal(0, 0.014, size=(20_000, seeds))
+        half = scipy.stats.t.ppf(0.975, seeds - 1) * draws.std(axis=1, ddof=1) / seeds**0.5
+        shares.append(np.mean(np.abs(draws.mean(axis=1)) + half < margin))
+    assert shares[0] < 0.8 < shares[1] + 0.01
+    unknown = replace(power, sd=None).summary
+    sd = margin / power.effect_in_runs
+    assert f" seeds if sd is {sd:.2g}" in unknown.partition("equivalence takes")[2]
 
 
 def test_probes_come_from_the_file_or_from_the_test_set(plan):

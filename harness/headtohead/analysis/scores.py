@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headtohead.analysis.example_values import example_values
+from headtohead.analysis.selection import Selections, selections
 from headtohead.config.entries import label_options
 from headtohead.data.metrics import find_metric
 from headtohead.planning.variants import comparison_group
@@ -83,9 +84,9 @@ class Scores:
     def table(self, sides: Iterable[Side]) -> ScoreTable:
         """Return the scores with which a contrast of trained variants is estimated; collapsed runs do not count.
 
-        They include those of all variants in the same metric and for the same source lengths, and the values of the
-        test examples where there are any. The variants of a data set are a block. A contrast of several metrics or
-        lengths has no blocks and no examples.
+        They include those of all variants in the same metric and for the same source lengths. The variants of a data
+        set are a block. Of all lengths, the table has the values of the test examples, and the variance of the choice
+        of tuned values, where there are any. A contrast of several metrics or lengths has neither these nor blocks.
         """
         kinds = {(side.metric, side.lengths) for side in sides}
         if len(kinds) == 1:
@@ -106,8 +107,21 @@ class Scores:
             blocks.append(block)
             for side in block:
                 scores[side] = self._with_collapsed(side)
-        test_sets = () if lengths else self.test_examples(metric).test_sets
-        return ScoreTable(scores, tuple(blocks), examples=test_sets)
+        if lengths:
+            return ScoreTable(scores, tuple(blocks))
+        selection = {}
+        for slug, term in self.selections(metric).by_variant.items():
+            selection[Side(slug, metric)] = term
+        test_sets = self.test_examples(metric).test_sets
+        return ScoreTable(scores, tuple(blocks), test_sets, selection)
+
+    @cached_property
+    def selections(self) -> Callable[[str], Selections]:
+        """Return the variance that the choice of a tuned value adds to the mean of each variant in a metric."""
+        return cache(self._selections)
+
+    def _selections(self, metric: str) -> Selections:
+        return selections(self.frames.record.tuning, metric)
 
     @cached_property
     def test_examples(self) -> Callable[[str], TestExamples]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from headtohead.planning.tuning.choice import FURTHER_SEEDS, Choices, Table, choose_from
 from headtohead.planning.tuning.curve import MIN_VALUES, Floats, fit_parabolas
 from headtohead.storage.tuning import TUNING_METRIC, Rule, TunedVariant, TuningRecord
+from headtohead_judge.contrast import Selection
 
 RESAMPLES = 1000
 SEED = 1
@@ -28,13 +28,6 @@ SEED = 1
 NOT_TUNED = "no value is tuned"
 NO_CHOICE = "no value is chosen yet"
 ONE_SEED = "values were chosen with one seed"
-
-
-class Selection(NamedTuple):
-    """The variance that the choice of a tuned value adds to the mean of a variant, with its degrees of freedom."""
-
-    variance: float
-    degrees: float
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.study import Analysis
 from headtohead.config.labels import NAMED_AXES, listed
-from headtohead.storage.metrics import counted, show
+from headtohead.storage.metrics import counted, readable, show
 from headtohead_judge.paired_tests import EXAMPLES
 from headtohead_judge.verdicts import IDENTICAL, NOT_SHOWN
 
@@ -49,6 +49,10 @@ SEEDS_ONLY_FOR = " Test examples are no source for {contrasts}: {reason}."
 SEVERAL_SCORES = (
     "contrasts of several metrics or of some source lengths have no values of single examples"
 )
+NO_SELECTION = " The choice of the tuned values is no source: {reason}."
+NO_SELECTION_OF = (
+    " The choice of the tuned value of {variants} is no source: its tuning runs have no {metric}."
+)
 MAX_NAMED = 3
 """Maximum number of contrasts that a caption names."""
 
@@ -75,9 +79,28 @@ def interval_caption(analysis: Analysis, contrasts: Sequence[ContrastResult]) ->
         seeds_only = _seeds_only(analysis, without_examples, is_all=EXAMPLES not in sources)
     template = ONE_INTERVAL if sum(scope.values()) == 1 else INTERVALS
     counts = [counted(number, FAMILY_NAMES[family]) for family, number in scope.items()]
-    return template.format(
+    caption = template.format(
         scope=" and ".join(counts), sources=listed([*sources]), seeds_only=seeds_only
     )
+    return caption + _no_selection(analysis, judged)
+
+
+def _no_selection(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> str:
+    """Return why the choice of tuned values is no source of variance; empty if it is one, or nothing is tuned."""
+    if analysis.frames.record.tuning is None:
+        return ""
+    for contrast in contrasts:
+        terms = analysis.selections(contrast.metric)
+        if terms.reason:
+            return NO_SELECTION.format(reason=terms.reason)
+        without = [
+            side.variant for side in contrast.trained.sides if side.variant in terms.without_scores
+        ]
+        if without:
+            names = [analysis.frames.by_slug[slug].title for slug in without]
+            metric = readable(contrast.metric)
+            return NO_SELECTION_OF.format(variants=listed(names, most=MAX_NAMED), metric=metric)
+    return ""
 
 
 def _seeds_only(analysis: Analysis, contrasts: Sequence[ContrastResult], *, is_all: bool) -> str:

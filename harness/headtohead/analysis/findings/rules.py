@@ -42,6 +42,7 @@ RULES: tuple[Rule, ...] = (
     training.schedule_ended,
     scores.spread,
     scores.larger_variance,
+    scores.seed_effects_differ,
     runs.differing_software,
     runs.notes_of_runs,
     runs.damaged_histories,

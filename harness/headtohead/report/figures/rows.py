@@ -85,7 +85,7 @@ def _forest_row(analysis: Analysis, contrast: ContrastResult) -> Row:
     interval = contrast.judgement.interval or Interval(paired.mean, paired.mean)
     return Row(
         contrast_name(analysis, contrast),
-        f"{contrast.difference_text}  {contrast.verdict}",
+        f"{contrast.difference_text}  {contrast.direction}",
         paired.mean,
         interval.low,
         interval.high,

@@ -41,7 +41,6 @@ from simulated_studies import (
     unequal_seed_effects,
     with_collapses,
 )
-from simulated_tuning import SWEEPS, tuned_nulls
 
 from headtohead_judge.block_model import expected_degrees
 from headtohead_judge.looks import Looks
@@ -645,32 +644,6 @@ def _against_others(scores: Floats, variant: int) -> Intervals:
     return moderated_intervals(scores, weights)
 
 
-def tuning_tables(generator: np.random.Generator, studies: int) -> list[Table]:
-    """Return wrong directions between equal variants whose learning rates are tuned."""
-    studies_of_sweep = studies // 25
-    cases = [(correlation, sweep) for correlation in (0.0, 0.5) for sweep in SWEEPS]
-    rows = {}
-    for (correlation, sweep), of_case in zip(cases, generator.spawn(len(cases)), strict=True):
-        nulls = tuned_nulls(sweep, studies_of_sweep, of_case, correlation)
-        label = f"{sweep.name}; {sweep.variants} variants, {sweep.seeds} seeds"
-        if correlation:
-            label += f"; correlation {correlation:g}"
-        rows[label] = [
-            Cell(nulls.grid),
-            Cell(nulls.chosen),
-            Cell(nulls.with_choice, high=MAX_WRONG),
-            Cell(nulls.by_curve),
-        ]
-    text = (
-        f"Studies, {studies_of_sweep:,} for each row, of equal variants that are tuned with the curve and the noise of "
-        "a sweep of an earlier report, and that have a wrong direction: with the best rate of two seeds; with the rate "
-        "that is chosen, over seeds only; and with the choice as a source. Then the rates that a curve chose. The "
-        "correlation is that of the noise of a seed at a rate and at twice this rate. Limit of the third column: 5.5."
-    )
-    columns = ["best of the grid", "chosen, over seeds only", "with the choice", "by curve"]
-    return [Table("Tuned learning rates", text, columns, rows)]
-
-
 def combined_tables(generator: np.random.Generator, studies: int) -> list[Table]:
     """Return the coverage of the combined mean of settings, and of the interval of a new setting."""
     rows = {}
@@ -765,7 +738,6 @@ PARTS: tuple[Part, ...] = (
     saving_tables,
     passage_tables,
     sentence_tables,
-    tuning_tables,
     best_tables,
     collapse_tables,
     combined_tables,
@@ -781,6 +753,8 @@ INTRODUCTION = """\
 them by the rules of [Statistics](statistics.md). All numbers are percentages. Unless a row says otherwise, scores are
 normal with a standard deviation (sd) of 1 over seeds, and variants are compared with the first one. A rate of 5 % has
 a standard error of {error:.2f} points. Cells outside their limit are in bold type.
+
+Studies with tuned learning rates are in `benchmarks/results.md`, below *simulated_tuning*.
 """
 
 

@@ -667,7 +667,6 @@ RULES: list[Rule] = [
 ]
 
 FIXED = [
-    r"In simulated studies with six to twelve seeds .*",
     r"\bh2h \w+",
     r"- Best train\.lr: .*",
     r"on seeds [\d, ]+(?: with train\.epochs [\d.]+)?, which the comparison",

@@ -23,7 +23,6 @@ from headtohead.report.section import (
 )
 from headtohead.storage.experiment import Pitfall, VariantRecord
 from headtohead.storage.metrics import readable, show, show_count, show_p, stored, unpadded
-from headtohead_judge.collapse import SENSITIVITY
 from headtohead_judge.paired_tests import Interval, Summary, paired
 from headtohead_judge.verdicts import judge
 
@@ -239,7 +238,7 @@ COLLAPSED = (
     "Runs whose final validation loss is far above their variant's median and above the other runs of every other "
     "variant. A contrast leaves out every seed in which a run of either side collapsed. A ranking of pairs leaves "
     "out the collapsed runs only. The interval of the rate is exact (Clopper and Pearson); its test is Fisher's, "
-    f"not adjusted. In simulated studies {SENSITIVITY}."
+    "not adjusted."
 )
 
 

@@ -667,6 +667,7 @@ RULES: list[Rule] = [
 ]
 
 FIXED = [
+    r"with six to twelve seeds and losses of .* three seeds \d+ %, \d+ % and \d+ %",
     r"\bh2h \w+",
     r"- Best train\.lr: .*",
     r"on seeds [\d, ]+(?: with train\.epochs [\d.]+)?, which the comparison",

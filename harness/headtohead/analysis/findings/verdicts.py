@@ -176,10 +176,7 @@ LATE_MARGIN = (
 
 @note
 def stated_margin(analysis: Analysis) -> Iterator[Sentence]:
-    """State the margin of the primary metric, and whether it was set before the results; nothing without a margin.
-
-    If a main contrast has a verdict on its size, it adds that Holm's correction sets the levels of the intervals.
-    """
+    """State the margin of the primary metric, and whether it was set before the results; nothing without a margin."""
     metric = analysis.metric
     margin = analysis.frames.record.margins.get(metric)
     if margin is None:

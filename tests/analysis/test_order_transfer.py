@@ -43,7 +43,7 @@ def test_pairs_with_the_same_order_and_verdict_are_counted():
         values, all_pairs(values)
     )
     # Of six pairs, only the second and third variant change their order; the difference of the third and fourth is
-    # not detected at the small size alone.
+    # without a shown difference at the small size alone.
     assert (pairs, order, verdicts, detected, opposite) == (6, 5, 4, 4, 1)
     assert interval.low <= 5 / 6 <= interval.high
     assert over_seeds.low <= 4 / 6 <= over_seeds.high

@@ -9,6 +9,7 @@ import pytest
 from headtohead.analysis.selection import _chosen_again, _curve_model, selections
 from headtohead.analysis.wording import interval_caption
 from headtohead.planning.tuning.choice import Table, choose
+from headtohead.planning.tuning.curve import fit_parabolas
 from headtohead.storage.tuning import TrialRecord, TrialRun, TunedVariant, TuningRecord
 
 RATES = (0.001, 0.002, 0.004, 0.008)
@@ -188,3 +189,15 @@ def test_the_choice_of_tuned_values_is_a_source_of_variance_of_every_contrast(an
     assert interval_caption(analysis, analysis.main_contrasts).endswith(
         "The choice of the tuned values is no source: tuning runs have no test/exact_match."
     )
+
+
+def test_resampled_minima_vary_as_those_of_repeated_tunings():
+    generator = np.random.default_rng(11)
+    minima, variances = [], []
+    for _ in range(200):
+        losses = losses_of(RATES, 0.005, generator)
+        table = Table.of([trial(rate, row) for rate, row in zip(RATES, losses, strict=True)], 2)
+        minima.append(float(fit_parabolas(np.array(RATES), losses).minimum))
+        resampled = _chosen_again(table, _curve_model(table, losses)).minimum
+        variances.append(np.nanvar(resampled))
+    assert np.mean(variances) == pytest.approx(np.var(minima), rel=0.25)

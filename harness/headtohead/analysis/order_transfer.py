@@ -36,8 +36,8 @@ class OrderTransfer(NamedTuple):
         pairs: Number of pairs of them with the same data at each size.
         same_order: Number of pairs whose means have the same order.
         order_range: Range of ``same_order / pairs`` in 95 % of the resamples of seeds.
-        same_verdict: Number of pairs that differ in the same direction, or do not differ, at both sizes, by paired
-            t-tests at 5 %, not adjusted.
+        same_verdict: Number of pairs that are better, worse or not shown to differ at both sizes, by paired t-tests
+            at 5 %, not adjusted.
         verdict_range: Range of ``same_verdict / pairs``, like ``order_range``.
         detected: Number of these pairs with a detected difference.
         reversed: Number of pairs with a detected difference at both sizes, in opposite directions.

@@ -753,6 +753,8 @@ INTRODUCTION = """\
 them by the rules of [Statistics](statistics.md). All numbers are percentages. Unless a row says otherwise, scores are
 normal with a standard deviation (sd) of 1 over seeds, and variants are compared with the first one. A rate of 5 % has
 a standard error of {error:.2f} points. Cells outside their limit are in bold type.
+
+Studies with tuned learning rates are in `benchmarks/results.md`, below *simulated_tuning*.
 """
 
 

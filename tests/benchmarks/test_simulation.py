@@ -210,7 +210,7 @@ def test_the_committed_page_has_all_tables_of_the_script(simulation):
 
     tables = []
     for part in simulation.PARTS:
-        tables += simulation.simulate(part, 40)
+        tables += simulation.simulate(part, 400)
     page = simulation.page(tables, 20_000)
     assert without_rates(page) == without_rates(committed)
 

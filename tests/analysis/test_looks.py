@@ -9,6 +9,8 @@ import pytest
 
 from headtohead.analysis.findings import rules
 from headtohead.analysis.study import Analysis, LooksStatus
+from headtohead.report import setup
+from headtohead.report.content import Report
 from headtohead.storage.experiment import LooksRecord
 from headtohead.storage.frames import Frames, load_frames
 from headtohead_judge.looks import Looks
@@ -82,6 +84,7 @@ def test_a_study_stops_without_a_decision_if_its_contrasts_cannot_be_tested(
         remark.text.endswith("stopped; 1 contrast cannot be tested.")
         for remark in rules.find(analysis)
     )
+    assert setup.statistics_section(Report(analysis)).lines == [setup.SEVERAL_SEEDS]
 
 
 def test_equal_differences_in_few_seeds_are_undecided(analysed: Analysed) -> None:

@@ -109,6 +109,7 @@ def test_a_product_has_interactions_with_the_size_and_no_contrast_of_sizes():
             "}",
             "every size sets the same fields; the first one sets model.d_model, train.steps",
         ),
+        ("{model.d_model: 32, train.steps: 20}", "{}", "this size sets no field"),
         (
             "attention: [gated",
             "model.d_model: [24], attention: [gated",

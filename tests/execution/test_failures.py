@@ -316,6 +316,23 @@ def test_a_worker_of_a_split_stack_ends_as_busy_and_one_of_a_damaged_stack_with_
     assert "stack.json" in capsys.readouterr().err
 
 
+def test_a_plugin_that_is_missing_is_reported_with_the_run_that_uses_it(
+    study: Study, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study.write(design=[{"one_at_a_time": {"positional": ["alibi"]}}], seeds=1)
+    study.run("--timeout", "0.000001", code=1)
+    (stack,) = stack_folders(study.experiment)
+    for run in stack.runs():
+        with leased(run.path) as writer:
+            writer.set_state("PLANNED")
+    last = stack.runs()[-1].path
+    record = files.read_json(last / "run.json")
+    record["config"]["positional"]["encoder"]["name"] = "gone"
+    files.write_json(last / "run.json", record)
+    assert work(stack.path, "cpu", WorkerPlugins()) == exits.INPUT
+    assert f"run '{last.name}' uses positional 'gone'" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_a_stack_that_waits_for_another_process_is_counted_once(study: Study) -> None:
     study.write(base={"train": {"steps": 1_000_000}})

@@ -123,6 +123,16 @@ def test_a_run_without_scores_lists_its_pitfalls() -> None:
     assert "<li>pitfall a: b &lt; c</li>" in html
 
 
+def test_settings_have_the_entry_of_every_layer() -> None:
+    masking = {"encoder": "padding", "decoder": ["padding-causal", "causal"], "cross": "padding"}
+    record = RunRecord.model_construct(
+        title="alternating", seed=1, config=tiny_config(masking=masking), pitfalls=()
+    )
+    rows = dict(row[:2] for row in Page(run_html(record, {})).rows)
+    alternating = "padding (encoder), padding-causal/causal (decoder), padding (cross)"
+    assert rows["masking"] == alternating
+
+
 def maps(layers: int, heads: int, tokens: int, source: str = "a <b> c") -> SentenceMaps:
     weights = np.full((layers, heads, tokens, tokens), 1 / tokens, dtype=np.float32)
     described = [[{"entropy": 1.5, "distance": 1.0}] * heads] * layers

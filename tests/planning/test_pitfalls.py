@@ -3,8 +3,9 @@
 import pytest
 
 from headtohead.config.builder import resolve
-from headtohead.planning.pitfalls import find_pitfalls
+from headtohead.planning.pitfalls import find_pitfalls, padding_has_no_effect
 from headtohead.plugins.registry import find_positional
+from headtohead.schema.run_config import entry
 
 SOUND = {"train": {"epochs": 1}}
 
@@ -51,6 +52,14 @@ def test_a_sound_configuration_has_no_pitfalls():
 )
 def test_exactly_the_expected_pitfall_is_named(raw, name):
     assert names(raw) == [name]
+
+
+@pytest.mark.parametrize("family", ["positional", "masking", "attention"])
+def test_padding_may_have_an_effect_with_an_entry_that_is_not_registered(family):
+    config = resolve(SOUND)
+    assert padding_has_no_effect(config)
+    roles = getattr(config, family).model_copy(update={"encoder": entry("gone")})
+    assert not padding_has_no_effect(config.model_copy(update={family: roles}))
 
 
 def test_unmasked_cross_attention_to_the_decoder_is_two_pitfalls():

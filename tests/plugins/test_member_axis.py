@@ -101,16 +101,16 @@ def test_a_masking_has_no_tensors():
         build({"__init__": init}, base=Masking)
 
 
-@pytest.mark.parametrize("kind", ["parameter", "buffer"])
-def test_nan_at_initialisation_is_refused_at_build(kind):
+@pytest.mark.parametrize(
+    ("kind", "values"), [("parameter", "NaN or infinite numbers"), ("buffer", "NaN")]
+)
+def test_nan_at_initialisation_is_refused_at_build(kind, values):
     def make(self):
         self.g = getattr(self, kind)(
             3, init=lambda out, generator: out.normal_(generator=generator).log()
         )
 
-    with pytest.raises(
-        HeadToHeadError, match=rf"^{FILE}: Own\.g has NaN or infinite numbers at initialisation$"
-    ):
+    with pytest.raises(HeadToHeadError, match=rf"^{FILE}: Own\.g has {values} at initialisation$"):
         build({"build": make})
 
 

@@ -54,21 +54,31 @@ def agreement_of_zero(expect: Expectation) -> Agreement:
 def agreement(expect: Expectation, interval: Interval | None) -> Agreement:
     """Compare the interval of a difference with the expected result.
 
-    A higher or lower result agrees if the whole interval is beyond ``expect.by``, and disagrees if it is on the other
-    side of it. An equal result agrees if the interval lies within ``expect.by``, and disagrees if it is beyond it.
-    Everything else is undecided, also a difference without a finite interval.
+    ``by`` is ``expect.by``, 0 without an expected size. Bounds exceed a number if they do by more than rounding.
+
+    - ``higher`` agrees if the whole interval is above ``by``, and disagrees if it is below ``by``.
+    - ``lower`` agrees if the whole interval is below −``by``, and disagrees if it is above −``by``.
+    - ``equal`` agrees if the whole interval is between −``by`` and ``by``, and disagrees if it is above ``by`` or below
+      −``by``.
+
+    Everything else is undecided, also a difference without an interval or with an infinite one.
     """
     if interval is None or not math.isfinite(interval.low):
         return UNTESTED_AGREEMENT
     low, high = interval.low, interval.high
+    is_above = _is_above(low, expect.by)
+    is_below = _is_above(-expect.by, high)
     is_within = bool(expect.by) and _is_above(low, -expect.by) and _is_above(expect.by, high)
-    is_beyond = _is_above(low, expect.by) or _is_above(-expect.by, high)
+    is_beyond = is_above or is_below
     if expect.direction == "equal":
-        agrees, disagrees = is_within, is_beyond
+        agrees = is_within
+        disagrees = is_beyond
     elif expect.direction == "higher":
-        agrees, disagrees = _is_above(low, expect.by), _is_above(expect.by, high)
+        agrees = is_above
+        disagrees = _is_above(expect.by, high)
     else:
-        agrees, disagrees = _is_above(-expect.by, high), _is_above(low, -expect.by)
+        agrees = is_below
+        disagrees = _is_above(low, -expect.by)
     verdict: AgreementVerdict = "undecided"
     if agrees:
         verdict = "agrees"

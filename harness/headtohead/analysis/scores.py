@@ -473,6 +473,8 @@ def scores_of(frames: Frames, side: Side) -> dict[int, float]:
 def missing_scores(frames: Frames, side: Side, scores: Mapping[int, float]) -> str | None:
     """Return how many seeds of a side have no score and why, or how to compute the scores; None if none is missing.
 
+    If seeds lack the metric for all lengths, only these are counted, also for a side of some source lengths.
+
     Args:
         frames: The experiment.
         side: A side of a contrast.

@@ -76,7 +76,11 @@ def selections(record: TuningRecord | None, metric: str) -> Selections:
 
 
 def _selection(tuned: TunedVariant, table: Table, metric: str) -> Selection:
-    """Return the term of a variant; the resamples are chosen by its rule, the parabola or the means.
+    """Return the variance that a variant's choice adds to its score in a metric, and its degrees of freedom.
+
+    The losses of the tuning runs are resampled, and the variant's rule chooses a value from each resample: by the
+    parabola or by the means. The variance is that of the scores of these values. The resamples are the same in every
+    call. The means include the runs with further seeds, which only the two best settings have.
 
     Args:
         tuned: A variant that was chosen from several settings.
@@ -88,18 +92,17 @@ def _selection(tuned: TunedVariant, table: Table, metric: str) -> Selection:
         AssertionError: If the rule is the parabola and the settings have no numbers.
     """
     losses = table.scores(TUNING_METRIC)
-    further = table.further_scores(TUNING_METRIC)
+    scores = table.scores(metric)
     if tuned.rule == Rule.CURVE:
         model = _curve_model(table, losses)
+        choices = _chosen_again(table, model)
+        chosen_scores = _on_curve(table, choices, scores)
     else:
-        model = _means_model(losses, further)
-    choices = _chosen_again(table, model)
-    if tuned.rule == Rule.CURVE:
-        scores = _on_curve(table, choices, table.scores(metric))
-    else:
-        of_metric = _means_model(table.scores(metric), table.further_scores(metric))
-        scores = _on_means(table, choices, of_metric.expected)
-    return Selection(float(scores.var(ddof=1)), model.degrees)
+        model = _means_model(losses, table.further_scores(TUNING_METRIC))
+        choices = _chosen_again(table, model)
+        means = _means_model(scores, table.further_scores(metric)).expected
+        chosen_scores = _on_means(table, choices, means)
+    return Selection(float(chosen_scores.var(ddof=1)), model.degrees)
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,10 @@ class Analysis(Scores):
 
     `Scores` has the results per variant.
 
+    Files of the study are read on first use, too. So any property or method, and any rule or function of the report
+    that uses it, may raise a `HeadToHeadError`: if a file of the study is damaged, or no registered dataset declares a
+    metric. Only further errors are listed where they are raised.
+
     ``[(c.name, c.verdict) for c in Analysis(load_frames(folder)).main_contrasts]`` is the answer in short.
     """
 
@@ -182,7 +186,11 @@ class Analysis(Scores):
         return None
 
     def reference_comparisons(self, name: str) -> list[ReferenceComparison]:
-        """Return the comparison of every ranked variant with a reference point, such as ``nearest_neighbour``."""
+        """Return the comparison of every ranked variant with a reference point, such as ``nearest_neighbour``.
+
+        A variant without runs of its own, without a mean score in `reference_metric`, or whose data have no such point
+        is left out.
+        """
         metric = self.reference_metric
         comparisons: list[ReferenceComparison] = []
         if metric is None:

@@ -134,13 +134,17 @@ def contrast_name(analysis: Analysis, contrast: ContrastResult) -> str:
 
 
 def named_sides(analysis: Analysis, contrast: ContrastResult) -> tuple[str, str]:
-    """Return the names of both sides of a contrast; for a contrast with a single name, the second is empty."""
+    """Return the names of both sides of a contrast; for a contrast with a single name, the second is empty.
+
+    Only contrasts of an axis value, and of two variants in a design without single changes, have two names.
+    """
     if contrast.family in ("added", "taken"):
         return _name_of_change(analysis, contrast), ""
     if contrast.family == "factor":
         return _sides_of_factor(contrast)
     if contrast.family != "variant":
         return contrast.name, ""
+    # A design of single changes has one contrast of two variants: its two configurations.
     if analysis.families.added.contrasts:
         return "all changes", ""
     left = analysis.frames.by_slug[contrast.variant].title

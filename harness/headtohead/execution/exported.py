@@ -92,9 +92,9 @@ def write_exported(
 ) -> list[Path]:
     """Write a model to a folder and return the paths of its files.
 
-    Files of an earlier model that this model does not have, such as a tokenizer, are removed. All other files stay,
-    also those that headtohead wrote, such as a report. The manifest of the folder lists the files as written by
-    headtohead.
+    Files of an earlier model that this model does not have, such as a tokenizer, are removed if headtohead wrote them.
+    All other files stay, also those that headtohead wrote, such as a report. ``manifest.json`` has the sha256 of every
+    file of the model. The manifest of `ownership` lists all of them as written by headtohead.
 
     Args:
         folder: The folder; it is created.
@@ -104,8 +104,8 @@ def write_exported(
         card: The text of ``README.md``.
 
     Raises:
-        HeadToHeadError: If the folder cannot be written; or if one of the files exists with a content that headtohead
-            did not write, and then nothing is written.
+        HeadToHeadError: If the folder cannot be written; or if a file to be written exists with a content that
+            headtohead did not write, and then nothing is written.
     """
     portable = RunRecord.model_validate(_without_folders(record.to_json()))
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}

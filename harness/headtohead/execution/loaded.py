@@ -327,10 +327,10 @@ class LoadedRun:
 
     @property
     def ends(self) -> Ends:
-        """The ids of the first decoder input, of <eos> and of padding.
+        """The ids of <sos>, of <eos> and of padding, which is <eos> in a vocabulary without <pad>.
 
         Raises:
-            HeadToHeadError: If the target vocabulary lacks <sos> or <eos>.
+            HeadToHeadError: If the run has no vocabularies, or that of the target lacks <sos> or <eos>.
         """
         ends = Ends.of(self.data.target_vocabulary)
         if ends is None:
@@ -374,17 +374,21 @@ def load(
     Raises:
         HeadToHeadError: If no run or several runs match; if the run is not DONE; if a file of it is missing or damaged,
             or its weights do not fit its configuration; if its data have changed or cannot be read; if a plugin of it
-            is missing or raises an error; or if the model does not fit into memory.
+            is missing, or raises an error while the model is built; or if the model does not fit into memory. Errors
+            of the hook ``on_load`` are raised unchanged. The weights of an exported model are compared with its
+            manifest, those of a run with its status.
     """
     is_exported = all(Path(run, name).is_file() for name in (CONFIG, WEIGHTS))
     if is_exported:
         path = Path(run)
         record, words = read_exported(path)
         weights = path / WEIGHTS
+        record_file = path / CONFIG
         config = parsed_options(record.config, path.name)
         kind = _class_of(path, record)
     else:
         path = find_run(run, runs_folder(given=runs))
+        record_file = path / RUN
         directory = RunDirectory(path)
         directory.require_done()
         record = directory.record
@@ -397,10 +401,10 @@ def load(
     else:
         assert words is not None
         sizes = len(words.source_vocabulary), len(words.target_vocabulary)
-    with _model_errors(config, path / RUN):
+    with _model_errors(config, record_file):
         expected = _expected_weights(config, sizes)
     tensors = checkpoint.load_weights(weights, expected)
-    with _model_errors(config, path / RUN):
+    with _model_errors(config, record_file):
         model = Transformer(config, [1], *sizes)
         if config.train.precision == "float64":
             model.double()
@@ -430,7 +434,7 @@ def _model_errors(config: RunConfig, record: Path) -> Iterator[None]:
         record: The path of the record, which starts the message.
 
     Raises:
-        HeadToHeadError: If the block is out of memory, or the code of a plugin raises an error.
+        HeadToHeadError: If the block is out of memory, or as `plugin_errors`.
     """
     subject = f"the model of '{record}'"
     try:

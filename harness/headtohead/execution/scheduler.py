@@ -181,9 +181,10 @@ def stacks_of(experiment: Path, run_hashes: Set[str]) -> list[StackFolder]:
 def _lay_out_study(plan: Plan, machine: Machine, cache: Path) -> list[StackFolder]:
     """Create missing run directories and stacks; return all stacks with pending runs, existing ones first.
 
-    Existing stacks keep their members and their threads, and get the cache and the time limit of this call and no
-    deaths. If another process has laid them out, the leases decide which process trains them. The caller holds the
-    layout lock.
+    An existing stack keeps its runs and its threads. It gets the cache and the time limit of this call, the present
+    directories of its pending runs, and a count of 0 deaths. Its record changes without a lease, also while another
+    process trains it, which has read it at its start. These changes stay if an error is raised afterwards. The leases
+    decide which process trains a stack. The caller holds the layout lock.
 
     Raises:
         Busy: If another process writes a run that has no record or no stack yet.
@@ -216,6 +217,7 @@ def _lay_out_study(plan: Plan, machine: Machine, cache: Path) -> list[StackFolde
             writer = RunWriter(inside(plan.directory, run.directory, tree=True), lease)
             writer.plan(run_record(plan, run))
         for folder in folders:
+            # A run whose directory was deleted gets the settings of its stack again.
             folder.record_execution(lease, {paths[run.run_hash] for run in missing})
         for stack_runs in new_stacks:
             folders.append(new_stack(plan, stack_runs, machine, cache, threads, lease))
@@ -498,7 +500,8 @@ class _Execution:
 
         In both cases its runs are left for the next round. The folder and its resume points are removed, and the
         histories of open runs moved to their attempts. A folder is a stack if it contains ``stack.json``. This file is
-        removed before the parts are written, so that no run is ever in two stacks.
+        removed before the parts are written, so that no run is ever in two stacks. After a kill in between, runs are in
+        no stack, and the next call lays out new ones for them.
 
         Args:
             folder: The stack.
@@ -507,6 +510,7 @@ class _Execution:
 
         Raises:
             LeaseLost: If another process takes over a run meanwhile.
+            HeadToHeadError: If a record is damaged.
         """
         self.left |= record.hashes
         with suppress(Busy), Lease(*(run.path for run in folder.runs())) as lease:

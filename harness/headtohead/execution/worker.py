@@ -133,10 +133,10 @@ def _log(text: str) -> bool:
     return True
 
 
-def _require_unchanged_reads(record: RunRecord, entries: Iterable[Registered]) -> None:
-    """Raise if a file or variable that an entry reads has changed since the run was planned.
+def _compare_reads(record: RunRecord, entries: Iterable[Registered]) -> None:
+    """Raise if the recorded hash of something that an entry reads differs from the present one.
 
-    Reads that the record lacks are not checked. Sources cannot differ: the parent sends those of the plan.
+    Reads that the record lacks are not checked.
 
     Args:
         record: The record of the run.
@@ -174,7 +174,9 @@ class Worker:
 
     Raises:
         HeadToHeadError: If a record is damaged, a plugin or what it reads has changed or is missing, the data have
-            changed, or the code of a plugin raises an error.
+            changed, or the code of a plugin changes what all variants share or reads what it does not declare.
+        Exception: Any error that the code of a plugin raises while the model is built, unchanged; and errors of the
+            device, such as too little memory.
     """
 
     def __init__(
@@ -190,39 +192,81 @@ class Worker:
         self.losses: dict[int, float] = {}
         """The training loss of each member at its last evaluation."""
         self.load_step = -1
-        # The first sample of the CPU starts its measurement; a device is not used before the plugins are loaded.
+        """The step at which the load of the machine was last measured; -1 before the first evaluation."""
+        # The CPU's load is measured from the previous sample on. The GPU has no sample before the first evaluation.
         self.load = machine_load(torch.device("cpu"))
         self.hooks = load_plugins(plugins).manager.hook
         torch.set_num_threads(self.record.threads)
         keep_freed_memory()
-        members = self.record.members
-        name = self.runs[0].path.name
         records = [run.record for run in self.runs]
-        configs: dict[str, RunConfig] = {}
-        plugins_by_variant: dict[str, list[Registered]] = {}
-        for record, member in zip(records, members, strict=True):
-            if member.variant not in configs:
-                configs[member.variant] = parsed_options(record.config, name)
-                plugins_by_variant[member.variant] = plugins_of(configs[member.variant])
-            _require_unchanged_reads(record, plugins_by_variant[member.variant])
-        self.config = configs[members[0].variant]
+        configs = self._configs_by_variant(records)
+        self._require_unchanged_reads(records, configs)
         # Members of a stack have the same section `evaluate` and the same data.
+        self.config = configs[self.record.members[0].variant]
         self.decoding_limit = records[0].decoding_limit
-        recorded = records[0].data["data_hash"]
-        self.data = prepare_recorded(self.config.data, Path(self.record.cache), recorded)
+        recorded_hash = records[0].data["data_hash"]
+        self.data = prepare_recorded(self.config.data, Path(self.record.cache), recorded_hash)
+        self.training = self._build_training(configs)
+
+    def _configs_by_variant(self, records: Sequence[RunRecord]) -> dict[str, RunConfig]:
+        """Return the configuration of each variant of the stack, with the options that its entries parse.
+
+        Args:
+            records: The record of each run.
+
+        Raises:
+            HeadToHeadError: If an entry is not registered, or refuses an option; with the name of the run.
+        """
+        configs: dict[str, RunConfig] = {}
+        for run, record, member in zip(self.runs, records, self.record.members, strict=True):
+            if member.variant not in configs:
+                configs[member.variant] = parsed_options(record.config, run.path.name)
+        return configs
+
+    def _require_unchanged_reads(
+        self, records: Sequence[RunRecord], configs: Mapping[str, RunConfig]
+    ) -> None:
+        """Raise if a file or variable that a plugin reads has changed since a run was planned.
+
+        Sources of plugins cannot differ: the parent sends those of the plan.
+
+        Args:
+            records: The record of each run.
+            configs: The configuration of each variant.
+
+        Raises:
+            HeadToHeadError: If a hash differs from the recorded one, or a file that is read is missing.
+        """
+        entries = {variant: plugins_of(config) for variant, config in configs.items()}
+        for record, member in zip(records, self.record.members, strict=True):
+            _compare_reads(record, entries[member.variant])
+
+    def _build_training(self, configs: Mapping[str, RunConfig]) -> StackTraining:
+        """Return the training of the members, from the newest intact resume point if there is one.
+
+        Args:
+            configs: The configuration of each variant.
+
+        Raises:
+            HeadToHeadError: As `watched_entries`.
+            Exception: Any error that the code of a plugin raises, and errors of the device.
+        """
+        members = self.record.members
+        events = TrainingEvents(
+            self._on_evaluation, self._on_progress, self._on_fall_back, self._writing
+        )
         with watched_entries(configs.values()):
-            self.training = StackTraining(
+            training = StackTraining(
                 self.config,
                 [member.seed for member in members],
                 self.data,
                 self.device,
-                resume_points=folder.resume_points,
+                resume_points=self.folder.resume_points,
                 configs=[configs[member.variant] for member in members],
-                events=TrainingEvents(
-                    self._on_evaluation, self._on_progress, self._on_fall_back, self._writing
-                ),
+                events=events,
             )
-        self.training.num_microbatches = self.record.num_microbatches
+        training.num_microbatches = self.record.num_microbatches
+        return training
 
     def run(self) -> None:
         """Train and evaluate the members, and write their results; runs with a final state are left out.

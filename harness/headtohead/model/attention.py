@@ -74,7 +74,6 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         super().__init__()
         context = style.context
-        mechanisms = positional.mechanisms
         for encoding in positional.parts:
             reason = incompatibility(
                 type(encoding), encoding.mechanisms, type(style), context.geometry, context.role
@@ -88,41 +87,68 @@ class MultiHeadAttention(nn.Module):
         self.mask_value = mask_value
         self.dropout = dropout
         self.is_self_attention = is_self_attention
-        geometry = context.geometry
-        generators = context.generators
-        d_model = context.d_model
-        self._joined = geometry.output_heads * geometry.value_width
+        self._joined = context.geometry.output_heads * context.geometry.value_width
         """Width of the concatenated heads."""
-        if style.projects:
-            q = geometry.heads * geometry.key_width
-            k = geometry.kv_heads * geometry.key_width
-            v = geometry.value_heads * geometry.value_width
-            self._widths = [q, k, v]
-            if is_self_attention and not overrides(style, Attention, "project"):
-                self.queries_keys_values = StackedLinear(generators, d_model, [q, k, v], bias, init)
-            elif not is_self_attention:
-                if q:
-                    self.queries = StackedLinear(generators, d_model, [q], bias, init)
-                self.keys_values = StackedLinear(generators, d_model, [k, v], bias, init)
-            self.output = StackedLinear(generators, self._joined, [d_model], bias, init)
-        self._mechanisms = mechanisms
+        self._mechanisms = positional.mechanisms
         self._overridden = {name for name in Attention.hooks if overrides(style, Attention, name)}
-        # Dropout acts on weights, which a fast path does not compute.
-        self.has_fast_path = (
-            "fast_path" in self._overridden
-            and not mechanisms & {"bias", "content_bias", "score", "values"}
-            and not dropout.rate
-        )
+        if style.projects:
+            self._create_projections(bias, init)
+        self.has_fast_path = self._allows_fast_path()
+        """Whether training calls the style's ``fast_path`` instead of the fused path."""
         self._needs_inputs = is_self_attention and (
-            "mix_tokens" in self._overridden or "content_bias" in mechanisms
+            "mix_tokens" in self._overridden or "content_bias" in self._mechanisms
         )
-        needs_weights = (
-            not style.projects
-            or self._overridden & {"scores", "mix_scores", "normalise", "mix"}
-            or mechanisms & {"score", "values"}
-        )
-        self.path = "explicit" if needs_weights and not self.has_fast_path else "fused"
+        self.path = self._choose_path()
         """``"fused"``, or ``"explicit"`` if the variant requires the weights."""
+
+    def _create_projections(self, bias: bool, init: Init) -> None:
+        """Create the projections; their order is the order in which their initial values are drawn.
+
+        Self-attention has a joint projection, unless the style overrides ``project`` and so has its own.
+        Cross-attention projects queries and memory separately, and has no projection of queries if their width is 0.
+        Every layer has an output projection.
+
+        Args:
+            bias: Whether the projections have biases.
+            init: Their initialisation.
+        """
+        geometry = self.context.geometry
+        generators = self.context.generators
+        d_model = self.context.d_model
+        q = geometry.heads * geometry.key_width
+        k = geometry.kv_heads * geometry.key_width
+        v = geometry.value_heads * geometry.value_width
+        self._widths = [q, k, v]
+        if not self.is_self_attention:
+            if q:
+                self.queries = StackedLinear(generators, d_model, [q], bias, init)
+            self.keys_values = StackedLinear(generators, d_model, [k, v], bias, init)
+        elif "project" not in self._overridden:
+            self.queries_keys_values = StackedLinear(generators, d_model, [q, k, v], bias, init)
+        self.output = StackedLinear(generators, self._joined, [d_model], bias, init)
+
+    def _allows_fast_path(self) -> bool:
+        """Return whether the style has a fast path that computes all that the encoding and dropout require."""
+        if "fast_path" not in self._overridden:
+            return False
+        if self._mechanisms & {"bias", "content_bias", "score", "values"}:
+            return False
+        # Dropout acts on weights, which a fast path does not compute.
+        return not self.dropout.rate
+
+    def _choose_path(self) -> str:
+        """Return the path of training: ``"explicit"`` if it requires the weights, else ``"fused"``.
+
+        The fast path of a style counts as fused, also if the style changes scores or weights.
+        """
+        needs_weights = (
+            not self.style.projects
+            or self._overridden & {"scores", "mix_scores", "normalise", "mix"}
+            or self._mechanisms & {"score", "values"}
+        )
+        if needs_weights and not self.has_fast_path:
+            return "explicit"
+        return "fused"
 
     @property
     def positional(self) -> Positional:

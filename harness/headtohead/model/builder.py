@@ -43,7 +43,7 @@ from headtohead.plugins.registry import (
     find_positional,
     registered,
 )
-from headtohead.schema.run_config import EntryConfig, RunConfig
+from headtohead.schema.run_config import EntryConfig, ModelConfig, RunConfig
 
 
 def member_generator(seed: int, purpose: str) -> torch.Generator:
@@ -53,16 +53,51 @@ def member_generator(seed: int, purpose: str) -> torch.Generator:
 
 
 def build_components(config: RunConfig, seeds: Sequence[int]) -> None:
-    """Build the components of a variant alone, with their initial values.
+    """Build the encodings and attention styles of a variant with their initial values, to check them.
 
     Raises:
-        HeadToHeadError: If a tensor has no member axis, or NaN at initialisation.
+        HeadToHeadError: As `Builder`.
     """
     build = Builder([config] * len(seeds), seeds)
     for role, layers in build.num_layers.items():
         build.positional(role)
         for layer in range(layers):
             build.style(role, layer)
+
+
+def _dropout_thresholds(models: Sequence[ModelConfig]) -> dict[str, Thresholds]:
+    """Return the thresholds of dropout by the kind of site, for the members with these models."""
+    thresholds = {}
+    for kind in ("embedding", "attention", "ffn", "residual"):
+        rates = [getattr(model, f"dropout_{kind}") for model in models]
+        thresholds[kind] = Thresholds(same_or_each(rates))
+    return thresholds
+
+
+def _init_of(models: Sequence[ModelConfig]) -> Init:
+    """Return the initialisation that all members have, or a list with that of each."""
+    inits = [model.init for model in models]
+    if len(set(inits)) == 1:
+        return inits[0]
+    return inits
+
+
+def _mask_value_of(models: Sequence[ModelConfig]) -> MaskValue:
+    """Return the mask value that all members have, or a `PerMemberMaskValue`."""
+    mask_values = [model.mask_value for model in models]
+    if len(set(mask_values)) == 1:
+        return mask_values[0]
+    return PerMemberMaskValue(mask_values)
+
+
+def _num_layers(config: RunConfig) -> dict[str, int]:
+    """Return the number of layers by role; cross-attention has those of the decoder."""
+    num_layers = {}
+    for role in config.roles:
+        num_layers[role] = config.model.decoder_layers
+    if "encoder" in num_layers:
+        num_layers["encoder"] = config.model.encoder_layers
+    return num_layers
 
 
 class Builder:
@@ -77,25 +112,17 @@ class Builder:
 
     Raises:
         HeadToHeadError: If a quirk or an attention style is unknown, or the sizes of a style are inconsistent with the
-            model.
+            model. Methods that build a part: if its entry is unknown, or `require_members` refuses it. Errors in the
+            code of a plugin are raised unchanged.
     """
 
     def __init__(self, configs: Sequence[RunConfig], seeds: Sequence[int] | None) -> None:
         self.configs = configs
         self.config = configs[0]
         models = [config.model for config in configs]
-        self._thresholds: dict[str, Thresholds] = {}
-        for kind in ("embedding", "attention", "ffn", "residual"):
-            rates = [getattr(model, f"dropout_{kind}") for model in models]
-            self._thresholds[kind] = Thresholds(same_or_each(rates))
-        inits = [model.init for model in models]
-        self.init: Init = inits
-        if len(set(inits)) == 1:
-            self.init = inits[0]
-        mask_values = [model.mask_value for model in models]
-        self.mask_value: MaskValue = mask_values[0]
-        if len(set(mask_values)) > 1:
-            self.mask_value = PerMemberMaskValue(mask_values)
+        self._thresholds = _dropout_thresholds(models)
+        self.init = _init_of(models)
+        self.mask_value = _mask_value_of(models)
         self.generators: Generators = [None]
         self.device = torch.device("meta")
         if seeds is not None:
@@ -108,12 +135,8 @@ class Builder:
         self.vocab_sizes = VocabSizes(1, 1)
         self.shared: dict[str, nn.Module] = {}
         self.key_sides = key_sides(self.config)
-        self.num_layers: dict[str, int] = {}
+        self.num_layers = _num_layers(self.config)
         """The number of layers by role."""
-        for role in self.config.roles:
-            self.num_layers[role] = self.config.model.decoder_layers
-        if "encoder" in self.num_layers:
-            self.num_layers["encoder"] = self.config.model.encoder_layers
         self.geometries: dict[str, list[Geometry]] = {}
         """The head geometry of each layer by role."""
         for role, layers in self.num_layers.items():
@@ -128,7 +151,8 @@ class Builder:
 
         Args:
             role: A role of the model, ``"encoder"``, ``"decoder"`` or ``"cross"``; another one is a `KeyError`.
-            layer: Index of the layer; None for a component that all layers share, which gets the heads of layer 0.
+            layer: Index of the layer; None for a component that all layers share, such as an encoding, which gets the
+                heads of layer 0.
             members: The members that the component is built for; default: all.
         """
         model = self.config.model
@@ -148,11 +172,7 @@ class Builder:
         )
 
     def positional(self, role: str) -> Positional:
-        """Return a new encoding of a role; members with different encodings are grouped in a `PerMemberPositional`.
-
-        Raises:
-            HeadToHeadError: If the entry is unknown, or has a tensor without a member axis or with infinite numbers.
-        """
+        """Return a new encoding of a role; members with different encodings are grouped in a `PerMemberPositional`."""
         parts: list[Positional] = []
         members = []
         for chosen, group in groups(self.configs, "positional", role):
@@ -168,9 +188,6 @@ class Builder:
         """Return a new encoding for the members of a context; `PerLayerPositional` if the entry varies by layer.
 
         Equal entries of layers share their parameters.
-
-        Raises:
-            HeadToHeadError: If an entry is unknown.
         """
         built: dict[str, Positional] = {}
         layers = []
@@ -188,9 +205,6 @@ class Builder:
         """Return the masking of a role, a `PerLayerMasking` if it varies by layer.
 
         Members with different maskings are grouped in a `PerMemberMasking`.
-
-        Raises:
-            HeadToHeadError: If the entry is unknown, or holds a tensor or a module.
         """
         parts: list[Masking] = []
         members = []
@@ -241,11 +255,7 @@ class Builder:
         return Dropout(self.dropout_rng, self._sites, self._thresholds[kind])
 
     def style(self, role: str, layer: int) -> Attention:
-        """Return a new attention style of a layer.
-
-        Raises:
-            HeadToHeadError: If the style is unknown or inconsistent with the model, or a tensor has no member axis.
-        """
+        """Return a new attention style of a layer."""
         chosen = self.config.entry_of_layer("attention", role, layer)
         style = find_attention(chosen.name)(chosen.options, self._context(role, layer))
         require_members(style)
@@ -255,7 +265,6 @@ class Builder:
         """Return a new attention of a layer; ``positionals`` must be set before.
 
         Raises:
-            HeadToHeadError: As `style`.
             UndefinedError: If the style does not support a mechanism of the encoding.
         """
         style = self.style(role, layer)
@@ -297,11 +306,7 @@ class Builder:
         self.shared[name.replace("-", "_")] = module
 
     def feed_forward(self, role: str, layer: int | None) -> nn.Module | SharedModule:
-        """Return a new feed-forward of a layer, or after ``share("feed-forward")`` the single one of the model.
-
-        Raises:
-            HeadToHeadError: If the entry is unknown, or a tensor has no member axis.
-        """
+        """Return a new feed-forward of a layer, or after ``share("feed-forward")`` the single one of the model."""
         if "feed_forward" in self.shared:
             return SharedModule(self.shared["feed_forward"])
         chosen = self.config.entry_of_layer("feed_forward", role, layer)
@@ -315,9 +320,6 @@ class Builder:
         Args:
             role: The role of the layer.
             layer: The layer; None for the norm after the last layer.
-
-        Raises:
-            HeadToHeadError: If the entry is unknown, or a tensor has no member axis.
         """
         if "norm" in self.shared:
             return SharedModule(self.shared["norm"])

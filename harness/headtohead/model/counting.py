@@ -62,8 +62,8 @@ def count(
         labels: Mean labels of a target; default: each target token has one.
 
     Raises:
-        HeadToHeadError: If an entry is unknown, does not fit the model, or makes a tensor without a member axis.
-            Other errors of a plugin's code are raised unchanged.
+        HeadToHeadError: If an entry is unknown, does not fit the model, or `require_members` refuses it. Errors in
+            the code of a plugin are raised unchanged.
     """
     # A cell of a notebook that is executed again registers another class under the same name.
     classes = tuple(registered.entry for registered in named_entries(config))

@@ -56,17 +56,20 @@ def backward_loss(
 ) -> Tensor:
     """Add the gradients of the training loss to all parameters, and return the loss of each member, ``[member]``.
 
-    A member's loss is the sum over its labels divided by its entry of ``num_labels``. The gradient is that of the sum
-    over members, so each member's gradient is that of its own loss.
+    A member's loss is the sum over its labels divided by its entry of ``num_labels``, with label smoothing and the
+    ``z_loss`` and ``logit_softcap`` of the configuration. The gradient is that of the sum over members, so each
+    member's gradient is that of its own loss.
 
     Args:
         model: The model.
         batch: Sentence pairs with labels.
-        num_target_tokens: At least the largest number of labels of a member; labels beyond it would be lost.
-        num_labels: Divisor of each member's loss, ``[member]``; the number of its labels in the whole batch, of which
-            ``batch`` may be a microbatch.
+        num_target_tokens: At least the largest number of labels of a member, and at least 1; labels beyond it would be
+            lost.
+        num_labels: Divisor of each member's loss, ``[member]``, at least 1; the number of its labels in the whole
+            batch, of which ``batch`` may be a microbatch.
         smoothing: Label smoothing.
-        has_unlabelled: Whether tokens other than padding lack a label; no logits are computed there.
+        has_unlabelled: Whether tokens other than padding lack a label. Then, and with a large vocabulary, logits are
+            computed at ``num_target_tokens`` positions of each member only, those with a label first.
 
     Raises:
         HeadToHeadError: As `Transformer.forward`.

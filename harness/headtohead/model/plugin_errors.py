@@ -1,4 +1,9 @@
-"""Errors of plugins while a model is built or called."""
+"""Errors of plugins while a model is built or called.
+
+`Transformer` and its parts raise an error in the code of a plugin unchanged. Only what the host checks, such as the
+tensors of an entry or the shape of a result, is a `HeadToHeadError`. The plan, the check before training and `load` use
+`plugin_errors`, which names the plugin. A worker has no such context: it ends with the error, and its log names it.
+"""
 
 from __future__ import annotations
 

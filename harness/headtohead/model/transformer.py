@@ -58,7 +58,7 @@ class Transformer(nn.Module):
 
     Raises:
         HeadToHeadError: If the configuration has an unknown entry or inconsistent sizes, an encoding and a style are
-            incompatible, or a plugin makes a tensor without a member axis. Other errors of a plugin are not changed.
+            incompatible, or `require_members` refuses a component. Errors in the code of a plugin are raised unchanged.
     """
 
     def __init__(
@@ -81,21 +81,7 @@ class Transformer(nn.Module):
         self.attends_to_source = build.key_sides["cross"] == "source"
         """Whether cross-attention attends to the encoder's output, not to the decoder itself."""
         self.roles = config.roles
-        # The order of these parts is the order in which their initial values are drawn.
-        self.positionals = nn.ModuleDict({role: build.positional(role) for role in self.roles})
-        build.positionals = self.positionals
-        self.source_embedding = build.source_embedding()
-        self.target_embedding = build.embedding(self.vocab_sizes.target)
-        for name in model.shared_modules:
-            build.share(name)
-        self.shared = nn.ModuleDict(build.shared)
-        encoder_layers = build.num_layers.get("encoder", 0)
-        self.encoder = nn.ModuleList(EncoderLayer(build, layer) for layer in range(encoder_layers))
-        decoder_layers = build.num_layers["decoder"]
-        self.decoder = nn.ModuleList(DecoderLayer(build, layer) for layer in range(decoder_layers))
-        self.encoder_norm = build.final_norm("encoder")
-        self.decoder_norm = build.final_norm("decoder")
-        self.lm_head = build.lm_head()
+        self._build_parts(build)
         self.maskings: dict[str, Masking] = {role: build.masking(role) for role in self.roles}
         self.dropout_rng = build.dropout_rng
         """Random numbers of dropout; training sets the step."""
@@ -112,6 +98,28 @@ class Transformer(nn.Module):
         self._ranges: dict[tuple[int, int, torch.device], Range] = {}
         for quirk in quirks_of(build.config):
             quirk.change_model(self, build)
+
+    def _build_parts(self, build: Builder) -> None:
+        """Build the parts with parameters; their order is the order in which their initial values are drawn.
+
+        Raises:
+            HeadToHeadError: As `Builder`.
+            UndefinedError: If an encoding and a style are incompatible.
+        """
+        self.positionals = nn.ModuleDict({role: build.positional(role) for role in self.roles})
+        build.positionals = self.positionals
+        self.source_embedding = build.source_embedding()
+        self.target_embedding = build.embedding(self.vocab_sizes.target)
+        for name in self.config.model.shared_modules:
+            build.share(name)
+        self.shared = nn.ModuleDict(build.shared)
+        encoder_layers = build.num_layers.get("encoder", 0)
+        self.encoder = nn.ModuleList(EncoderLayer(build, layer) for layer in range(encoder_layers))
+        decoder_layers = build.num_layers["decoder"]
+        self.decoder = nn.ModuleList(DecoderLayer(build, layer) for layer in range(decoder_layers))
+        self.encoder_norm = build.final_norm("encoder")
+        self.decoder_norm = build.final_norm("decoder")
+        self.lm_head = build.lm_head()
 
     def positional(self, role: str) -> Positional:
         """Return the encoding of a role."""
@@ -248,14 +256,14 @@ class Transformer(nn.Module):
         memory_lengths: Tensor | None = None,
         observe: Observe | None = None,
     ) -> Tensor:
-        """Return the decoder's output, ``[member, batch, time, d_model]``.
+        """Return the decoder's output for whole sequences, ``[member, batch, time, d_model]``; `step` uses caches.
 
         Args:
             target: Token ids that the decoder reads, ``[member, batch, time]``, padding last.
             lengths: Tokens without padding, ``[member, batch]``.
-            memory: The encoder's output, ``[member, batch, source time, d_model]``. Without it or its lengths,
-                cross-attention is skipped, as in a decoder-only model.
-            memory_lengths: Source tokens without padding, ``[member, batch]``.
+            memory: The encoder's output, ``[member, batch, source time, d_model]``. If it or its lengths are None, all
+                cross-attention is skipped, as in a decoder-only model; a model with an encoder does not refuse that.
+            memory_lengths: Source tokens without padding, ``[member, batch]``; None without ``memory``.
             observe: Receives every intermediate result, or None.
 
         Raises:
@@ -268,13 +276,16 @@ class Transformer(nn.Module):
         cross_contexts = None
         if memory is not None and memory_lengths is not None:
             cross_contexts = self._cross_contexts(span, lengths, memory, memory_lengths)
-            memory = memory.flatten(1, 2)
+            memory = memory.flatten(
+                1, 2
+            )  # [member, tokens, d_model], like the values between layers
         x = self._embed(target, self.target_embedding, "decoder", 0, observe, sampled)
+        no_caches = (None, None)
         first_values: FirstValues = (None, None)
         for index, layer in enumerate(self.decoder):
             records = _recorder(observe, "decoder", index), _recorder(observe, "cross", index)
             contexts = _of_layer(self_contexts, cross_contexts, index)
-            x, first_values = layer(x, memory, contexts, (None, None), records, first_values)
+            x, first_values = layer(x, memory, contexts, no_caches, records, first_values)
         return self._finish(x, self.decoder_norm, "decoder", target, observe)
 
     @staticmethod
@@ -662,7 +673,9 @@ class Transformer(nn.Module):
         memory: Tensor,
         memory_lengths: Tensor,
     ) -> list[AttentionContext]:
-        """Return the contexts of cross-attention, whose keys are the encoder's output or the decoder's own positions.
+        """Return the contexts of cross-attention, as `_attention_contexts` does.
+
+        The keys are the encoder's output if `attends_to_source`, else the decoder's own positions.
 
         Args:
             queries: All positions of the decoder, from 0.
@@ -671,7 +684,8 @@ class Transformer(nn.Module):
             memory_lengths: Source tokens without padding, ``[member, batch]``.
 
         Raises:
-            HeadToHeadError: If target or source exceed the maximum length of an entry of cross-attention.
+            HeadToHeadError: If queries or keys exceed the maximum length of an entry of cross-attention, the batch has
+                too many rows for one, or a masking returns no boolean tensor of the right shape.
         """
         keys = queries
         key_lengths = lengths

@@ -104,10 +104,12 @@ class Factorial:
     def interaction_weights(
         self, first: int, second: int
     ) -> dict[tuple[Scalar, Scalar], list[Weights]]:
-        """Return the settings of the interaction of every two values of two axes, none of them the baseline's.
+        """Return the settings of each interaction, by a value of the first axis and a value of the second axis.
 
-        There is one setting of four combinations for each combination of the remaining axes. The result is empty if
-        the block lacks the baseline's value of one of the two axes.
+        Neither value is the baseline's. A setting has the weights of four combinations: both values, and the baseline's
+        value instead of the second, of the first, and of both. There is a setting for each combination of the remaining
+        axes, also if one of its four combinations is excluded. The result is empty if the block lacks the baseline's
+        value of one of the two axes.
 
         Args:
             first: Position of an axis.

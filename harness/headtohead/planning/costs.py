@@ -122,8 +122,9 @@ def count_model(config: RunConfig, data: PreparedData) -> ModelCounts:
     built for four members.
 
     Raises:
-        HeadToHeadError: If the code of a plugin raises an error, makes a tensor without a member axis, or reads or
-            changes what it must not. Errors of a model without such plugins are raised as they are.
+        HeadToHeadError: If the code of such a plugin raises an error, as `plugin_errors` describes; or if it has a
+            tensor that `require_members` refuses, or reads or changes what it must not. Errors of a model without such
+            plugins are raised unchanged.
     """
     words = len(data.source_vocabulary), len(data.target_vocabulary)
     with plugin_errors(config), watched_entries([config]):

@@ -467,9 +467,10 @@ class Axes:
                 self.axes.append(axis)
 
     def _assign_sizes(self) -> None:
-        """Check the fields of ``sizes``, and set those of the first size in ``start``; nothing without ``sizes``.
+        """Check the fields of ``sizes``, and set those of the first size in ``start``.
 
-        Values are validated when a combination is built.
+        Without ``sizes``, the single entry of `_sizes` has no values, and nothing happens. The value of a field is
+        validated when a combination is built.
 
         Raises:
             HeadToHeadError: If a size is empty, two sizes set different fields or are equal, or a field is no valid
@@ -481,16 +482,19 @@ class Axes:
         first = sizes[0]
         for values in self.sizes:
             size, location = values[SIZE_AXIS]
-            if not size or size.keys() != first.keys():
+            if not size:
+                raise location.error("this size sets no field; add one, or remove the size")
+            if size.keys() != first.keys():
                 raise location.error(
-                    f"every size sets the same fields; the first one sets {', '.join(first) or 'none'}"
+                    f"every size sets the same fields; the first one sets {', '.join(first)}"
                 )
             if sizes.count(size) > 1:
                 raise location.error("this size is listed twice; remove one")
             for name, value in size.items():
                 check_axis(name, [value], location.child(name))
-                if size is first:
-                    self.start.assign(tuple(name.split(".")), value, location.child(name))
+        location = self.sizes[0][SIZE_AXIS].location
+        for name, value in first.items():
+            self.start.assign(tuple(name.split(".")), value, location.child(name))
 
     def _size_label(self, size: Mapping[str, Any]) -> str:
         """Return the first fields of a size with their values, as many as tell all sizes apart."""

@@ -155,10 +155,10 @@ class Incompatibilities:
         return lambda variant: all(holds(variant) for holds in conditions)
 
     def _with_values(self, when: Mapping[str, Any], location: SourceLocation) -> RunConfig:
-        """Return the starting configuration with the values of all axes but ``match`` and ``data``.
+        """Return the starting configuration with the values of a condition, without those of ``match`` and ``data``.
 
         Raises:
-            HeadToHeadError: If an axis is neither of the design nor a field of a configuration, or a value is invalid.
+            HeadToHeadError: If an axis is no field of a configuration, such as ``size``, or a value is invalid.
         """
         builder = self.start.copy()
         for axis in sorted(when, key=assignment_order):

@@ -125,7 +125,9 @@ def _leaks(plan: Plan) -> Iterator[str]:
 def _lines(plan: Plan) -> Iterator[str]:
     """Yield the lines about the plan as a whole: project, data, tuning, looks, runs, steps and time.
 
-    Tuning and looks have lines only if the plan has them, the time only if runs remain, also of the sweep.
+    Tuning and looks have lines only if the plan has them. The time has a line if runs of the plan remain, or the sweep
+    is not done: its settings are not chosen, or a run of it has no result, also a failed one that is not run again. A
+    variant that equals another one has no runs and is not counted.
     """
     runs_root = plan.runs_root.resolve()
     yield f"project: {runs_root.parent} (runs in {runs_root})"
@@ -146,7 +148,8 @@ def _lines(plan: Plan) -> Iterator[str]:
     seeds = counted(len(plan.design.seeds), "seed")
     yield f"runs: {variants} × {seeds} = {len(plan.runs)}: {_run_states(plan)}; {_remaining(plan)}"
     yield _steps_line(plan)
-    if plan.remaining or (plan.tuning is not None and not plan.tuning.is_done):
+    is_tuning = plan.tuning is not None and not plan.tuning.is_done
+    if plan.remaining or is_tuning:
         yield _time_line(plan)
 
 

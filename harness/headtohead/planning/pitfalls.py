@@ -271,19 +271,19 @@ RULES = (*RULES_BEFORE_ATTENTION, *RULES_OF_MASKS, *RULES_AFTER_QUIRKS)
 
 
 def padding_has_no_effect(config: RunConfig) -> bool:
-    """Return whether a sentence has the same scores in a padded batch and alone, because its masks hide all padding.
+    """Return whether a sentence has the same scores in a padded batch and alone, because the masks hide all padding.
 
     False if an entry is not built in or not registered, because nothing has verified its declarations, and for
     positions by batch row.
     """
-    if _roles_by_row(config):
-        return False
     if not names_built_in_only(config):
+        return False
+    if _roles_by_row(config):
         return False
     for role in config.roles:
         if not _lacks(config, role, "hides-padding"):
             continue
-        # In self-attention, padding follows every token, so that a mask of the future hides it too.
+        # Queries that attend to their own sequence: padding follows every token, so a mask of the future hides it too.
         reads_source = role == "cross" and key_sides(config)["cross"] == "source"
         if reads_source or _lacks(config, role, "hides-future"):
             return False
@@ -324,7 +324,11 @@ def _depends_on_order(config: RunConfig, role: str) -> bool:
 
 
 def _roles_by_row(config: RunConfig) -> list[str]:
-    """Return the roles with a positional encoding by batch row."""
+    """Return the roles with a positional encoding by batch row.
+
+    Raises:
+        HeadToHeadError: If an encoding is not registered.
+    """
     roles = []
     for role in config.roles:
         if role != "cross":

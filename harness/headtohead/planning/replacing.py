@@ -42,8 +42,9 @@ def find_replaced(plan: Plan, *, stale: bool = False) -> str | None:
     """Return the message with which ``h2h run`` rejects a plan and what to do instead, or None if it may run.
 
     The first of these reasons counts, for the experiment or its sweep: the experiment's folder has the runs of another
-    file that still exists; options of the call drop finished or running runs; plugins of finished runs have changed.
-    Additional seeds and variants drop no run, and neither do overrides of fields that no result depends on.
+    file that still exists; the call has options that change runs, and the plan lacks finished or running runs of the
+    last plan; plugins of finished runs have changed. With such options, runs that an edit of the file dropped count
+    too. Additional seeds and variants drop no run. Overrides of fields that no result depends on do not change runs.
 
     Args:
         plan: The plan.

@@ -270,10 +270,19 @@ def takes_weight_decay(parameter: Tensor) -> bool:
 
 
 def require_members(entry: Entry, attributes: bool = True) -> None:
-    """Refuse tensors of an object that ``parameter``, ``buffer`` and ``constant`` did not return, and infinite numbers.
+    """Check the tensors of an entry after its construction.
 
-    Members would share a plain tensor, or its first axis would be used as the member axis. A tensor or a module in a
-    plain attribute, in a list too, is not saved and does not move to the model's device.
+    Every tensor is one that ``parameter``, ``buffer`` or ``constant`` returned: members would share a plain tensor, or
+    its first axis would be used as the member axis. A tensor or a module in a plain attribute, in a list too, is not
+    saved and does not move to the model's device. Parameters are finite. Buffers and constants may hold infinite
+    numbers, such as masked scores, but no NaN. Tensors on the device ``meta`` have no values to check.
+
+    Args:
+        entry: The entry; one that is no module may hold no tensor at all.
+        attributes: Whether plain attributes are checked too.
+
+    Raises:
+        HeadToHeadError: If a tensor is none of these, or has a value that it may not have.
     """
     remedy = "create it in mask, which has no other state"
     if isinstance(entry, nn.Module):
@@ -293,7 +302,7 @@ def require_members(entry: Entry, attributes: bool = True) -> None:
             )
         if not tensor.is_meta and not _is_valid_start(tensor):
             raise HeadToHeadError(
-                f"{code_name(type(entry))}.{name} has NaN or infinite numbers at initialisation"
+                f"{code_name(type(entry))}.{name} has {_refused_values(tensor)} at initialisation"
             )
 
 
@@ -309,8 +318,15 @@ def _unregistered(entry: Entry) -> str | None:
     return None
 
 
+def _refused_values(tensor: Tensor) -> str:
+    """Return the values that an initial tensor may not have: a buffer may hold infinite scores."""
+    if isinstance(tensor, nn.Parameter):
+        return "NaN or infinite numbers"
+    return "NaN"
+
+
 def _is_valid_start(tensor: Tensor) -> bool:
-    """Return whether a parameter is finite, or a buffer, which may hold infinite scores, has no NaN."""
+    """Return whether an initial tensor has no `_refused_values`."""
     if isinstance(tensor, nn.Parameter):
         return bool(tensor.detach().isfinite().all())
     return not bool(tensor.isnan().any())

@@ -26,7 +26,7 @@ NOTES = "“{variant}”: {notes}."
 
 @dataclass(frozen=True)
 class VariantMaps:
-    """The maps of a variant's first finished seed."""
+    """The maps of a variant's first finished seed, one for each probe sentence; at least one."""
 
     title: str
     seed: int
@@ -72,7 +72,8 @@ class Gallery:
     def notes(self) -> list[str]:
         """A sentence on the variants with negative weights, if any, and one per variant with notes on its maps.
 
-        Equal notes of several roles are stated once.
+        Notes and signs are those of the first probe sentence: they depend on the model, so all sentences have the same.
+        Equal notes of several roles of a variant are stated once.
         """
         sentences = []
         signed = self._signed_variants()

@@ -37,7 +37,10 @@ PARTIAL = (
 
 @dataclass(frozen=True)
 class Report:
-    """The analysis of an experiment with derived texts and selections; ``file`` is its file if it is known."""
+    """The analysis of an experiment with derived texts and selections; ``file`` is its file if it is known.
+
+    Its properties, and the functions that build a part of a page from it, may raise the errors of `Analysis`.
+    """
 
     analysis: Analysis
     file: Path | None = None
@@ -77,7 +80,7 @@ class Report:
 
     @cached_property
     def remarks(self) -> tuple[Finding, ...]:
-        """The findings that qualify the answer, the most severe first."""
+        """The findings that qualify the answer, the most severe first; computing them reads files of the study."""
         return rules.find(self.analysis)
 
     @property

@@ -134,14 +134,19 @@ def _expected(analysis: Analysis, contrast: ContrastResult) -> dict[str, str]:
 
 
 def change_section(report: Report) -> Section | None:
-    """Return the single changes between two configurations, added and taken, or None without such a design."""
+    """Return the single changes between two configurations, added and taken, or None without such a design.
+
+    The first row is the difference of the two configurations. The changes follow in the order of the axes, each as it
+    is added to the first configuration and as it is taken from the second.
+    """
     analysis = report.analysis
     changes = analysis.families.added.contrasts + analysis.families.taken.contrasts
     if not changes:
         return None
+    # A design of single changes has one contrast of two variants: its two configurations.
     total = analysis.families.variants.contrasts[0]
     names = [{"change": "all changes", "in": "–"}]
-    axes = [*report.record.axes]
+    axes = list(report.record.axes)
     ordered = sorted(changes, key=lambda change: axes.index(str(change.axis)))
     for change in ordered:
         values = f"{change.against_value} → {change.value}"

@@ -151,16 +151,19 @@ def run_html(record: RunRecord, metrics: Mapping[str, float | None]) -> str:
 
 
 def _settings(config: RunConfig) -> dict[str, str]:
-    """Return the main settings by name: dataset, the entry of each component family, and the sizes of the model.
+    """Return the main settings by name: dataset, the entries of each component family, and the sizes of the model.
 
-    The entries of a family are listed with their roles if they differ.
+    Entries have their names only, so that entries with other options look the same. Those of layers that alternate are
+    joined by "/". The entries of a family are listed with their roles if their names differ between roles.
     """
     settings = {"data": str(config.data.dataset)}
     for family in COMPONENTS:
-        entries = getattr(config, family).by_role()
-        names = {entry.name for entry in entries.values()}
+        name_of = {}
+        for role, chosen in getattr(config, family).by_role().items():
+            name_of[role] = "/".join(entry.name for entry in chosen.pattern)
+        names = set(name_of.values())
         if len(names) > 1:
-            names_by_role = [f"{entry.name} ({role})" for role, entry in entries.items()]
+            names_by_role = [f"{name} ({role})" for role, name in name_of.items()]
             settings[family] = ", ".join(names_by_role)
         else:
             settings[family] = ", ".join(names)

@@ -39,7 +39,7 @@ def score_table(report: Report) -> str:
     r"""Return the LaTeX table of all variants in the order of the report; it needs ``\usepackage{booktabs}``.
 
     Raises:
-        HeadToHeadError: If no registered dataset declares the primary metric, by which variants are ordered.
+        HeadToHeadError: As `Report`.
     """
     contrasts = {
         contrast.variant: contrast for contrast in report.analysis.families.variants.contrasts
@@ -88,15 +88,16 @@ def _row(report: Report, slug: str, contrast: ContrastResult | None) -> dict[str
 
 
 def _notes(report: Report) -> list[str]:
-    """Return the notes: metric and seeds, tests, looks, margin, meaning of bold, notes on variants, set-up, remarks.
+    """Return the notes: metric and seeds, tests, looks, margin, meaning of bold, notes on variants, set-up, cautions.
 
-    Looks have a note only in a study with sequential seeds. If no variant is bold, a note says why. The remarks are the
-    warnings and cautions.
+    Looks have a note only in a study with sequential seeds. If no variant is bold, a note says why. The last notes are
+    `Report.cautions`.
 
     Raises:
-        HeadToHeadError: If no registered dataset declares the primary metric.
+        HeadToHeadError: As `Report`.
     """
-    analysis, frames = report.analysis, report.analysis.frames
+    analysis = report.analysis
+    frames = analysis.frames
     family = analysis.families.variants
     means = MEANS.format(
         metric=report.metric,

@@ -382,16 +382,17 @@ ERROR_RATE = (
 def statistics_section(report: Report) -> Section:
     """Return the statistical methods and the limits that follow from the number of seeds.
 
-    Without a tested family, it only says how intervals are computed. Variances are said to be moderated from three
-    trained variants on. The error rate of the report has a line if it has several families; the ranking of pairs counts
-    as one.
+    Without a tested family, the methods are a line on how intervals are computed, and sequential seeds have no line.
+    Variances are described as moderated from three trained variants on. If the report has several tested families, a
+    line states the error rate of all together; the ranking of pairs counts as a family.
     """
-    analysis, frames = report.analysis, report.analysis.frames
+    analysis = report.analysis
+    frames = analysis.frames
     tested = []
     for name in FAMILIES:
         if analysis.families.tested(name):
             tested.append(name)
-    trained = set(map(frames.trained, frames.by_slug))
+    trained = {frames.trained(slug) for slug in frames.by_slug}
     if not tested:
         lines = [SEVERAL_SEEDS if len(frames.seeds) > 1 else SINGLE_SEED]
     else:
@@ -400,8 +401,8 @@ def statistics_section(report: Report) -> Section:
             lines = [MODERATED, *_ratio_lines(analysis, tested)]
         lines.append(INTERVAL.format(families=listed([FAMILIES[name] for name in tested])))
         lines.append(MARGIN if report.record.margins else NO_MARGIN)
-    if analysis.looks:
-        lines.append(LOOKS)
+        if analysis.looks:
+            lines.append(LOOKS)
     families = len(tested)
     if analysis.two_way is not None:
         families += 1

@@ -78,7 +78,11 @@ class Frames:
 
     @cached_property
     def reference_points(self) -> tuple[ReferenceScores, ...]:
-        """The reference points of the experiment by data set; empty if they were not computed."""
+        """The reference points of the experiment by data set; empty if they were not computed.
+
+        Raises:
+            HeadToHeadError: If their file is damaged.
+        """
         return read_reference_points(self.directory)
 
     @cached_property

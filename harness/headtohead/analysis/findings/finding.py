@@ -3,6 +3,8 @@
 A rule is a function of an `Analysis` that yields a `Sentence` for everything it finds, usually none or one. Its
 sentence is a template with named slots beside it. `warning`, `caution` and `note` make a rule of the function, with
 the function's name and a severity; ``rules.RULES`` lists the rules in the order of their findings.
+
+A rule may raise the errors of `Analysis`. A generator raises them when its sentences are read, not when it is called.
 """
 
 from __future__ import annotations

@@ -51,7 +51,11 @@ RULES: tuple[Rule, ...] = (
 
 
 def find(analysis: Analysis) -> tuple[Finding, ...]:
-    """Return the findings of all rules in a study, the most severe first."""
+    """Return the findings of all rules in a study, the most severe first.
+
+    Raises:
+        HeadToHeadError: As `Analysis`.
+    """
     findings: list[Finding] = []
     for rule in RULES:
         findings += rule.findings(analysis)

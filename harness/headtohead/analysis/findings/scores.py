@@ -196,14 +196,18 @@ def below_most_frequent_target(analysis: Analysis) -> Iterator[Sentence]:
 
 
 def _below(analysis: Analysis, point: str, name: str) -> Iterator[Sentence]:
-    """Yield a sentence on the ranked variants that do not beat a reference point, if there are any.
+    """Yield a sentence on the variants that do not beat a reference point, if there are any.
 
-    More than MAX_NAMED variants are counted, not named.
+    Compared are the ranked variants with runs of their own, a mean score and the reference point, in the metric
+    `Analysis.reference_metric`, of which higher values are better. More than MAX_NAMED variants are counted, not named.
 
     Args:
         analysis: The study.
-        point: The reference point, such as ``nearest_neighbour``; nothing if it was not computed.
+        point: The reference point, such as ``nearest_neighbour``. If it was not computed, nothing is yielded.
         name: Its name in the sentence.
+
+    Raises:
+        HeadToHeadError: As `Analysis`.
     """
     compared = analysis.reference_comparisons(point)
     below = [comparison for comparison in compared if not comparison.beaten]
@@ -211,9 +215,10 @@ def _below(analysis: Analysis, point: str, name: str) -> Iterator[Sentence]:
         return
     slugs = tuple(comparison.slug for comparison in below)
     best = max(below, key=lambda comparison: comparison.score)
-    variants = titles(analysis, slugs)
     if len(below) > MAX_NAMED:
         variants = SHARE.format(below=len(below), compared=len(compared))
+    else:
+        variants = titles(analysis, slugs)
     text = BELOW_REFERENCE.format(
         reference=name,
         score=_references(below),

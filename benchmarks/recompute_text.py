@@ -667,7 +667,9 @@ RULES: list[Rule] = [
 ]
 
 FIXED = [
+    r"with six to twelve seeds and losses of .* three seeds \d+ %, \d+ % and \d+ %",
     r"\bh2h \w+",
+    r"fewer than 100 steps",
     r"- Best train\.lr: .*",
     r"on seeds [\d, ]+(?: with train\.epochs [\d.]+)?, which the comparison",
     r"The sweep may have missed .*",
@@ -676,7 +678,7 @@ FIXED = [
     r"one for each of \d+ lengths",
     r"experiments/\S+\.yaml",
     r"On the [\d,]+ test sentences of",
-    r"(?:LEAKY split|Leak)[^:]*: [\d.]+ % of the test .*",
+    r"(?:LEAKY split|Leak)[^:]*: [\d.]+ % of the (?:test|validation) .*",
     r"Not better than a bigram model, .*\(test loss [\d.]+ nats\)",
     r"the learning rate (?:decays|decayed) \([^)]*\)",
     r"source also in training: [\d.]+ %",

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from headtohead.analysis.contrasts import Family
 from headtohead.analysis.scores import Scores, score_mismatch
 from headtohead.storage.metrics import counted, higher_is_better
 from headtohead_judge.best import BestComparison, compare_with_best
-from headtohead_judge.contrast import Side
+from headtohead_judge.contrast import ScoreTable, Side, shared_seeds
 from headtohead_judge.verdicts import BETTER
 
 NOT_DECIDED = "{open} of {others} can still be the best: neither equivalent to it nor worse than another variant"
@@ -24,7 +24,11 @@ class BestVariants:
     reason: str = ""
 
 
-def best_variants(scores: Scores, family: Family) -> BestVariants:
+Compare = Callable[[frozenset[str]], Mapping[str, BestComparison]]
+"""`compare_variants` of a study, which computes the comparisons of the same variants once."""
+
+
+def best_variants(scores: Scores, family: Family, compare: Compare) -> BestVariants:
     """Return the variants that the intervals support as the best; ``family`` compares all variants with the baseline.
 
     The variant with the best mean is among them if every other variant is equal to it in every seed, equivalent to it
@@ -35,7 +39,7 @@ def best_variants(scores: Scores, family: Family) -> BestVariants:
     reason = _not_comparable(scores)
     if reason:
         return BestVariants(reason=reason)
-    comparisons = compare_variants(scores, ranked)
+    comparisons = compare(frozenset(ranked))
     if not comparisons:
         return BestVariants(reason="there are too few seeds or variants for a test")
     leader = max(ranked, key=lambda slug: scores.sign * scores.summaries[slug].mean)
@@ -81,12 +85,13 @@ def compare_variants(scores: Scores, slugs: Iterable[str]) -> dict[str, BestComp
     frames, metric = scores.frames, scores.metric
     trained = sorted({frames.trained(slug) for slug in slugs})
     sides = [Side(slug, metric) for slug in trained]
-    if len(trained) < 2 or not _every_two_share_seeds(scores, sides):
+    table = scores.table(sides)
+    if len(trained) < 2 or not _every_two_share_seeds(table, sides):
         return {}
     leader = max(trained, key=lambda slug: scores.sign * scores.healthy_summary(slug, metric).mean)
     comparisons = compare_with_best(
         sides,
-        scores.table(sides),
+        table,
         margin=scores.margin(metric, [leader]),
         higher_is_better=higher_is_better(metric),
         looks=frames.looks,
@@ -94,7 +99,9 @@ def compare_variants(scores: Scores, slugs: Iterable[str]) -> dict[str, BestComp
     return {side.variant: comparison for side, comparison in comparisons.items()}
 
 
-def _every_two_share_seeds(scores: Scores, sides: Sequence[Side]) -> bool:
+def _every_two_share_seeds(table: ScoreTable, sides: Sequence[Side]) -> bool:
     """Return whether every two sides have a score that counts in at least two seeds."""
-    pairs = itertools.combinations(sides, 2)
-    return all(len(scores.shared_seeds(pair)) > 1 for pair in pairs)
+    for pair in itertools.combinations(sides, 2):
+        if len(shared_seeds([table.scores[side] for side in pair])) < 2:
+            return False
+    return True

@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
+from functools import cache, cached_property, partial
 from statistics import fmean
 
-from headtohead.analysis.best import BestVariants, best_variants
+from headtohead.analysis.best import BestVariants, Compare, best_variants, compare_variants
 from headtohead.analysis.contrasts import ContrastResult, Families, families
 from headtohead.analysis.convergence import Convergence, convergence
 from headtohead.analysis.reference_points import (
@@ -122,9 +122,13 @@ class Analysis(Scores):
         return whole
 
     @cached_property
+    def _compare(self) -> Compare:
+        return cache(partial(compare_variants, self))
+
+    @cached_property
     def best(self) -> BestVariants:
         """The variants that the tests support as the best, or why there are none."""
-        return best_variants(self, self.families.variants)
+        return best_variants(self, self.families.variants, self._compare)
 
     @cached_property
     def sweep(self) -> Sweep | None:
@@ -134,7 +138,7 @@ class Analysis(Scores):
     @cached_property
     def two_way(self) -> TwoWayResult | None:
         """The combinations of two crossed axes: table, ranking and fractions of variance; None without such axes."""
-        return two_way(self)
+        return two_way(self, self._compare)
 
     @cached_property
     def convergence(self) -> Convergence:

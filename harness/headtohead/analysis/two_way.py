@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from headtohead.analysis.best import compare_variants
+from headtohead.analysis.best import Compare
 from headtohead.analysis.scores import Scores
 from headtohead.config.labels import text
 from headtohead.planning.variants import DATA_AXIS, SIZE_AXIS
@@ -61,7 +61,7 @@ class TwoWayResult:
     margin: MarginRecord | None
 
 
-def two_way(scores: Scores) -> TwoWayResult | None:
+def two_way(scores: Scores, compare: Compare) -> TwoWayResult | None:
     """Return the result of an experiment in which exactly two axes vary; None for others, or without scores.
 
     Each axis needs at least ``MIN_VALUES`` values. The axis ``data`` has no table, because scores on different data are
@@ -89,7 +89,7 @@ def two_way(scores: Scores) -> TwoWayResult | None:
     cells = {
         cell: summarise([*by_seed.values()], span(metric)) for cell, by_seed in healthy.items()
     }
-    comparisons = compare_variants(scores, [slugs[cell] for cell in healthy])
+    comparisons = compare(frozenset(slugs[cell] for cell in healthy))
     best = max(cells, key=lambda cell: scores.sign * cells[cell].mean)
     ranking = []
     for cell, summary in cells.items():

@@ -70,6 +70,11 @@ WRONG = [
         "unknown axis",
     ),
     (
+        changed("{positional: rotary}", "{size: 2}"),
+        "contrasts[0].variant.size",
+        "name fields that it sets",
+    ),
+    (
         changed("{positional: rotary}", "{positional: sinusoidal}"),
         "contrasts[0]",
         "the same variant",

@@ -58,7 +58,7 @@ def test_overrides_that_omit_results_are_refused_with_the_command(
 ):
     study.done()
     assert refused(study, *overrides, **options) == (
-        f"experiment 'x' has 6 finished or running runs, and {typed} would drop "
+        f"experiment 'x' has 6 finished or running runs, and the plan with {typed} would drop "
         f"{lost} of them from its report; add --name LABEL (name= in Python) to create experiment "
         "'x-LABEL', or edit the experiment file and run it without these options"
     )
@@ -124,7 +124,7 @@ def test_a_separate_name_reuses_equal_runs_and_replaces_nothing(study, plan, loa
 def test_the_sweep_of_a_study_is_protected_before_the_study_has_results(study, plan):
     study.done(text=TUNED, state="PLANNED")
     assert refused(study, "model.d_ff=8", text=TUNED, seeds=3).startswith(
-        "experiment 'x-tuning' has 28 finished or running runs, and --set model.d_ff=8 --seeds "
+        "experiment 'x-tuning' has 28 finished or running runs, and the plan with --set model.d_ff=8 --seeds "
         "3 would drop 28 of them from its report; add --name LABEL"
     )
 

@@ -77,7 +77,7 @@ class Analysis(Scores):
 
     Files of the study are read on first use, too. So any property or method, and any rule or function of the report
     that uses it, may raise a `HeadToHeadError`: if a file of the study is damaged, or no registered dataset declares a
-    metric. Only further errors are listed where they are raised.
+    metric. Further errors, such as for an unknown variant, are listed where they are raised.
 
     ``[(c.name, c.verdict) for c in Analysis(load_frames(folder)).main_contrasts]`` is the answer in short.
     """

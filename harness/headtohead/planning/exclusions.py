@@ -18,7 +18,14 @@ from headtohead.config.loading import LoadedExperiment
 from headtohead.config.source_location import SourceLocation
 from headtohead.errors import nearest
 from headtohead.planning.datasets import PreparedDataSets
-from headtohead.planning.variants import DATA_AXIS, MATCH_AXIS, RECIPE_AXIS, Variant, check_match
+from headtohead.planning.variants import (
+    DATA_AXIS,
+    MATCH_AXIS,
+    RECIPE_AXIS,
+    SIZE_AXIS,
+    Variant,
+    check_match,
+)
 from headtohead.plugins.families import COMPONENTS
 from headtohead.schema.run_config import QUIRKS, SECTIONS, RunConfig
 from headtohead.storage.experiment import ExcludedRecord
@@ -29,6 +36,7 @@ EXCLUDES_REQUIRED = "this excludes {variant}; narrow the exclusion"
 NO_MATCH = "{location}: the exclusion matches no combination"
 NO_VALUES = "no axis values are given; name at least one"
 RECIPE = "a recipe cannot be named here; name fields in which it differs"
+SIZE = "a size cannot be named here; name fields that it sets"
 
 
 class Incompatibilities:
@@ -141,13 +149,15 @@ class Incompatibilities:
             location: Location of ``when`` in the file.
 
         Raises:
-            HeadToHeadError: If there are no values, one of them is of the axis ``recipe``, or an axis or a value is
-                invalid.
+            HeadToHeadError: If there are no values, one of them is of the axis ``recipe`` or ``size``, or an axis or a
+                value is invalid.
         """
         if not when:
             raise location.error(NO_VALUES)
         if RECIPE_AXIS in when:
             raise location.child(RECIPE_AXIS).error(RECIPE)
+        if SIZE_AXIS in when:
+            raise location.child(SIZE_AXIS).error(SIZE)
         config = self._with_values(when, location)
         conditions = []
         for axis, value in when.items():
@@ -158,7 +168,7 @@ class Incompatibilities:
         """Return the starting configuration with the values of a condition, without those of ``match`` and ``data``.
 
         Raises:
-            HeadToHeadError: If an axis is no field of a configuration, such as ``size``, or a value is invalid.
+            HeadToHeadError: If an axis is neither of the design nor a field of a configuration, or a value is invalid.
         """
         builder = self.start.copy()
         for axis in sorted(when, key=assignment_order):

@@ -26,9 +26,9 @@ OTHER_FILE = (
     "(name= in Python)"
 )
 DROPPED_RUNS = (
-    "experiment '{experiment}' has {number} finished or running runs, and {options} would drop {dropped} of them from "
-    "its report; add --name LABEL (name= in Python) to create experiment '{label}', or edit the experiment file and "
-    "run it without these options"
+    "experiment '{experiment}' has {number} finished or running runs, and the plan with {options} would drop "
+    "{dropped} of them from its report; add --name LABEL (name= in Python) to create experiment '{label}', or edit the "
+    "experiment file and run it without these options"
 )
 CHANGED_PLUGINS = (
     "{runs_are} STALE: {changes}; add --stale (stale=True in Python) to retrain, or keep the old results in "

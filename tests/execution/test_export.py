@@ -182,6 +182,28 @@ def test_a_damaged_or_missing_file_of_an_export_is_named(model: Path) -> None:
             headtohead.load(model)
 
 
+def test_an_exported_model_that_does_not_fit_into_memory_is_named_by_its_config(
+    model: Path,
+) -> None:
+    exported = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    exported["run"]["imported"] = {
+        "file": "a.pt",
+        "sha256": "ab" * 32,
+        "form": "x",
+        "words": {"source": 2**31 - 1, "target": 2**31 - 1},
+        "positions": None,
+    }
+    (model / "config.json").write_text(json.dumps(exported), encoding="utf-8")
+    (model / "vocabulary.json").unlink()
+    manifest = json.loads((model / "manifest.json").read_text(encoding="utf-8"))
+    del manifest["files"]["vocabulary.json"]
+    sha256 = hashlib.sha256((model / "config.json").read_bytes()).hexdigest()
+    manifest["files"]["config.json"] = sha256
+    (model / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    with pytest.raises(HeadToHeadError, match=r"config\.json' does not fit into the memory"):
+        headtohead.load(model)
+
+
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json", "vocabulary.json"])
 def test_a_file_without_a_sha256_in_the_manifest_is_not_loaded(model: Path, name: str) -> None:
     manifest = json.loads((model / "manifest.json").read_text(encoding="utf-8"))

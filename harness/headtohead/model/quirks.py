@@ -55,7 +55,8 @@ def decoder_input_lengths(config: RunConfig, target_lengths: np.ndarray) -> np.n
         target_lengths: Tokens of each target, boundary tokens included, ``[target]``; with quirks not empty.
 
     Raises:
-        HeadToHeadError: If a quirk is not registered, or returns no batch of as many pairs.
+        HeadToHeadError: If a quirk is not registered, or returns no batch of as many pairs. Errors in its code are
+            raised unchanged.
     """
     if not config.quirks:
         return target_lengths - 1

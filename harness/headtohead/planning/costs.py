@@ -95,7 +95,8 @@ class Costs:
         in these share the result.
 
         Raises:
-            HeadToHeadError: If the data cannot be read, are undefined for these options, or a quirk is faulty.
+            HeadToHeadError: If the data cannot be read or are undefined for these options, or a quirk returns no batch
+                of as many pairs. Errors in the code of a quirk are raised unchanged.
         """
         prepared = self.datasets.of(config)
         train = config.train
@@ -155,8 +156,7 @@ def cost_variants(
         costs: Counts models and epochs.
 
     Raises:
-        HeadToHeadError: If a model does not fit into the memory of this machine, its data cannot be read, or the code
-            of a plugin raises an error.
+        HeadToHeadError: If a model does not fit into the memory of this machine, or as `count_model` and `Costs.epoch`.
     """
     planned = []
     for variant in variants:

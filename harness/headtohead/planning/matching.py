@@ -53,7 +53,7 @@ def match_variants(
         The variants, those that are compared with each other side by side, and notes on the result.
 
     Raises:
-        HeadToHeadError: If ``model.d_ff`` is an axis of the design, too, or the code of a plugin raises an error.
+        HeadToHeadError: If ``model.d_ff`` is an axis of the design, too, or as `count_model`.
     """
     for variant in variants:
         if variant.match != "none" and "model.d_ff" in axes:

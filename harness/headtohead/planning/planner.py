@@ -100,8 +100,8 @@ class Planner:
                 is at. Ignored with a fixed number of seeds.
 
         Raises:
-            HeadToHeadError: If a model does not fit into memory, a field of ``match`` or ``tune`` is invalid, the code
-                of a plugin raises an error, or a run directory is damaged.
+            HeadToHeadError: If a model does not fit into memory, a field of ``match`` or ``tune`` is invalid, or a run
+                directory is damaged; and as `cost_variants`.
         """
         design = self.design
         looks = None
@@ -218,8 +218,8 @@ class Planner:
             tuning: The sweep; None for the sweep itself.
 
         Raises:
-            HeadToHeadError: If a model does not fit into memory, ``model.d_ff`` is matched and an axis, the code of a
-                plugin raises an error, or a run directory is damaged.
+            HeadToHeadError: If a model does not fit into memory, ``model.d_ff`` is matched and an axis, or a run
+                directory is damaged; and as `cost_variants`.
         """
         for variant in design.variants:
             refuse_oversized(loaded, variant.slug, variant.config)

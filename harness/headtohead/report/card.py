@@ -32,8 +32,7 @@ def card(report: Report, component: str) -> str:
         component: Source of the component.
 
     Raises:
-        HeadToHeadError: If the experiment has other axes, for example because its file was edited, or no registered
-            dataset declares the primary metric.
+        HeadToHeadError: If the experiment has other axes, for example because its file was edited; and as `Report`.
     """
     axes = list(report.record.axes)
     if DATA_AXIS not in axes or len(axes) != 2:

@@ -210,8 +210,7 @@ def reference_section(report: Report) -> Section | None:
     baseline's, only the best one has a table, as a part of the section.
 
     Raises:
-        HeadToHeadError: If ``reference_points.json`` cannot be read, or no registered dataset declares the primary
-            metric.
+        HeadToHeadError: As `Report`.
     """
     analysis, frames = report.analysis, report.analysis.frames
     points = analysis.reference_points.get(frames.baseline)

@@ -93,7 +93,7 @@ def page(report: Report, sections: Sequence[Section], figures: Mapping[str, str]
         figures: SVG figures by name; a section whose figure is missing is printed without it.
 
     Raises:
-        HeadToHeadError: If a file of a run cannot be read, or no registered dataset declares the primary metric.
+        HeadToHeadError: As `Report`.
         jinja2.UndefinedError: Without sections.
     """
     folder = resources.files("headtohead.report") / "templates"
@@ -141,7 +141,7 @@ def markdown(
             nor the table of differences below the answer.
 
     Raises:
-        HeadToHeadError: If a file of a run cannot be read, or no registered dataset declares the primary metric.
+        HeadToHeadError: As `Report`.
         jinja2.UndefinedError: Without sections.
     """
     template = environment("headtohead.report").get_template("report.md.jinja")

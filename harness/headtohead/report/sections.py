@@ -53,7 +53,7 @@ def opening_section(report: Report) -> Section:
     left out: those in other metrics, and all but the largest.
 
     Raises:
-        HeadToHeadError: If no registered dataset declares the primary metric.
+        HeadToHeadError: As `Report`.
     """
     contrasts = report.analysis.main_contrasts
     rows = forest_rows(report.analysis)

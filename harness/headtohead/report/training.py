@@ -39,7 +39,7 @@ def training_section(report: Report) -> Section:
     differences in steps are left out unless the baseline is still learning and a contrast has comparable losses.
 
     Raises:
-        HeadToHeadError: If no registered dataset declares the primary metric, by which variants are ordered.
+        HeadToHeadError: As `Report`.
     """
     training = report.analysis.convergence
     trends = training.trends.values()

@@ -55,7 +55,7 @@ def variant_section(report: Report) -> Section:
     the others. The further metrics are a part, left out without a table.
 
     Raises:
-        HeadToHeadError: If no registered dataset declares the primary metric, by which variants are ordered.
+        HeadToHeadError: As `Report`.
     """
     analysis = report.analysis
     stacks = _stack_sizes(report)
@@ -279,7 +279,7 @@ def padding_section(report: Report) -> Section | None:
     a seed it is a dash.
 
     Raises:
-        HeadToHeadError: If no registered dataset declares the primary metric.
+        HeadToHeadError: As `Report`.
     """
     if not report.has_unpadded:
         return None

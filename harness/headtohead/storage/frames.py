@@ -141,6 +141,9 @@ def load_frames(experiment_dir: Path) -> Frames:
 
     A run without files is PLANNED. Damaged lines of a history, such as the incomplete line of a crash, are skipped
     and counted in the column ``torn_lines``.
+
+    Raises:
+        HeadToHeadError: If ``experiment.json`` is missing, or it, a record or a result of a run is damaged.
     """
     experiment = ExperimentDirectory.read(experiment_dir)
     variants = experiment.record.by_slug

@@ -57,7 +57,7 @@ def wide_margin(analysis: Analysis) -> Iterator[Sentence]:
     Nothing without a margin of the primary metric, without a mean, or for a metric without a worst score.
 
     Raises:
-        HeadToHeadError: If no registered dataset declares the primary metric.
+        HeadToHeadError: As `Analysis`.
     """
     metric = analysis.metric
     worst = worst_score(metric)

@@ -44,7 +44,7 @@ def interaction_figure(analysis: Analysis) -> Figure | None:
     None if the variants are no grid, or if no pair has a panel.
 
     Raises:
-        HeadToHeadError: If no registered dataset declares the primary metric, by which variants are ranked.
+        HeadToHeadError: As `Analysis`.
     """
     palette = Palette(analysis.frames.record)
     if not palette.is_grid:

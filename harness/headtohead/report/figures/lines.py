@@ -32,7 +32,7 @@ def curves_figure(analysis: Analysis) -> Figure | None:
     Losses that are all positive have a logarithmic axis.
 
     Raises:
-        HeadToHeadError: If no registered dataset declares the primary metric, by which variants are ordered.
+        HeadToHeadError: As `Analysis`.
     """
     tables = {metric: curves(analysis, metric) for metric in METRICS}
     drawable = [metric for metric in METRICS if len(tables[metric])]
@@ -164,7 +164,7 @@ def buckets_figure(analysis: Analysis) -> Figure | None:
     two buckets.
 
     Raises:
-        HeadToHeadError: If no registered dataset declares the primary metric, by which variants are ordered.
+        HeadToHeadError: As `Analysis`.
     """
     table = bucket_scores(analysis)
     if table.empty:
@@ -252,7 +252,7 @@ def _band_figure(analysis: Analysis, table: pd.DataFrame, x: str, line: str) -> 
         line: The format of the lines, as in `Axes.plot`.
 
     Raises:
-        HeadToHeadError: If no registered dataset declares the primary metric, by which variants are ordered.
+        HeadToHeadError: As `Analysis`.
     """
     palette = Palette(analysis.frames.record)
     groups = {str(slug): rows for slug, rows in table.groupby("variant", sort=False)}

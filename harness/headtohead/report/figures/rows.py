@@ -38,7 +38,7 @@ def forest_rows(analysis: Analysis) -> list[Row]:
     tested contrast.
 
     Raises:
-        HeadToHeadError: If no registered dataset declares the primary metric.
+        HeadToHeadError: As `Analysis`.
     """
     tested = []
     for contrast in analysis.main_contrasts:
@@ -104,7 +104,7 @@ def strip_figure(analysis: Analysis) -> Figure:
     not ranked, and no band for a single seed. A dashed line is the bag-of-words upper bound, if the data have one.
 
     Raises:
-        HeadToHeadError: If no registered dataset declares the primary metric.
+        HeadToHeadError: As `Analysis`.
     """
     metric, baseline = analysis.metric, analysis.frames.baseline
     palette = Palette(analysis.frames.record)

@@ -219,8 +219,8 @@ def examine_stack(stack: PlannedStack) -> Findings:
     """Return the findings of a stack as it will train.
 
     Raises:
-        HeadToHeadError: If the code of a plugin raises an error, changes what all variants share, or reads what it
-            does not declare.
+        HeadToHeadError: As `plugin_errors` for an error in the code of a plugin, and if the code changes what all
+            variants share, or reads what it does not declare.
     """
     with plugin_errors(*stack.configs), watched_entries(stack.configs):
         return check_as_trained(stack)

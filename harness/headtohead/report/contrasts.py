@@ -46,6 +46,7 @@ FACTORS = (
     "The difference in {metric} between two values of an axis, averaged within each seed over the settings of the "
     "other axes. Last column: the number of these settings, and the range of their differences. {intervals}{replaced}"
 )
+WITHOUT_PADDING = " Intervals without padding contain the training seeds alone."
 MEANS = (
     "Means with 95 % intervals over seeds, averaged over the other axes. Parallel lines mean that the effect of an "
     "axis does not depend on the other axis."
@@ -195,13 +196,16 @@ def factor_section(report: Report) -> Section | None:
             spread = ends(low, high, analysis.metric, signed=True, like=contrast.scale)
             note["settings"] += f"\n{spread}"
         notes.append(note)
+    description = FACTORS.format(
+        metric=report.metric,
+        intervals=interval_caption(analysis, family.contrasts),
+        replaced=replaced(ordered),
+    )
+    if without_padding:
+        description += WITHOUT_PADDING
     return Section(
         "Axis by axis",
-        FACTORS.format(
-            metric=report.metric,
-            intervals=interval_caption(analysis, family.contrasts),
-            replaced=replaced(ordered),
-        ),
+        description,
         frame=contrast_table(ordered, names, notes),
         figure="interactions",
         caption=MEANS,

@@ -54,8 +54,8 @@ def _default_held_out(length: int, token_size: int) -> float:
         length: Length of the text.
         token_size: Length of a token, estimated.
 
-    >>> _default_held_out(10_000_000, 1), _default_held_out(670_000, 1), _default_held_out(10_000, 1)
-    (0.1, 0.15, 0.199)
+    >>> [f"{_default_held_out(length, 1):.3f}" for length in (10_000_000, 670_000, 10_000)]
+    ['0.100', '0.150', '0.199']
     """
     needed = MIN_TOKENS * (1 + ROUNDING) * token_size / max(1, length)
     return max(HELD_OUT, min(needed, MAX_HELD_OUT * (1 - ROUNDING)))

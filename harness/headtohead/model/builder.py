@@ -112,8 +112,8 @@ class Builder:
 
     Raises:
         HeadToHeadError: If a quirk or an attention style is unknown, or the sizes of a style are inconsistent with the
-            model. Methods that build a part: if its entry is unknown, or `require_members` refuses it. Errors in the
-            code of a plugin are raised unchanged.
+            model. Methods that build a part raise it if its entry is unknown, or `require_members` refuses it. Errors
+            in the code of a plugin are raised unchanged.
     """
 
     def __init__(self, configs: Sequence[RunConfig], seeds: Sequence[int] | None) -> None:
@@ -172,7 +172,11 @@ class Builder:
         )
 
     def positional(self, role: str) -> Positional:
-        """Return a new encoding of a role; members with different encodings are grouped in a `PerMemberPositional`."""
+        """Return a new encoding of a role; members with different encodings are grouped in a `PerMemberPositional`.
+
+        Raises:
+            HeadToHeadError: As `Builder`.
+        """
         parts: list[Positional] = []
         members = []
         for chosen, group in groups(self.configs, "positional", role):
@@ -188,6 +192,9 @@ class Builder:
         """Return a new encoding for the members of a context; `PerLayerPositional` if the entry varies by layer.
 
         Equal entries of layers share their parameters.
+
+        Raises:
+            HeadToHeadError: As `Builder`.
         """
         built: dict[str, Positional] = {}
         layers = []
@@ -205,6 +212,9 @@ class Builder:
         """Return the masking of a role, a `PerLayerMasking` if it varies by layer.
 
         Members with different maskings are grouped in a `PerMemberMasking`.
+
+        Raises:
+            HeadToHeadError: As `Builder`.
         """
         parts: list[Masking] = []
         members = []
@@ -255,7 +265,11 @@ class Builder:
         return Dropout(self.dropout_rng, self._sites, self._thresholds[kind])
 
     def style(self, role: str, layer: int) -> Attention:
-        """Return a new attention style of a layer."""
+        """Return a new attention style of a layer.
+
+        Raises:
+            HeadToHeadError: As `Builder`.
+        """
         chosen = self.config.entry_of_layer("attention", role, layer)
         style = find_attention(chosen.name)(chosen.options, self._context(role, layer))
         require_members(style)
@@ -265,6 +279,7 @@ class Builder:
         """Return a new attention of a layer; ``positionals`` must be set before.
 
         Raises:
+            HeadToHeadError: As `Builder`.
             UndefinedError: If the style does not support a mechanism of the encoding.
         """
         style = self.style(role, layer)
@@ -306,7 +321,11 @@ class Builder:
         self.shared[name.replace("-", "_")] = module
 
     def feed_forward(self, role: str, layer: int | None) -> nn.Module | SharedModule:
-        """Return a new feed-forward of a layer, or after ``share("feed-forward")`` the single one of the model."""
+        """Return a new feed-forward of a layer, or after ``share("feed-forward")`` the single one of the model.
+
+        Raises:
+            HeadToHeadError: As `Builder`.
+        """
         if "feed_forward" in self.shared:
             return SharedModule(self.shared["feed_forward"])
         chosen = self.config.entry_of_layer("feed_forward", role, layer)
@@ -320,6 +339,9 @@ class Builder:
         Args:
             role: The role of the layer.
             layer: The layer; None for the norm after the last layer.
+
+        Raises:
+            HeadToHeadError: As `Builder`.
         """
         if "norm" in self.shared:
             return SharedModule(self.shared["norm"])

@@ -547,16 +547,18 @@ class Transformer(nn.Module):
         table = positional.embed(positions, role)
         if table is None:
             return None
+        sizes = {"member": (1, members), "batch": (1, batch)}
+        if sampled is not None:
+            sizes = {"member": (1,), "batch": (1, members * batch)}
         require_shape(
             positional,
             "embed",
             table,
-            member=1 if sampled is not None else (1, members),
-            batch=None,
+            **sizes,
             time=positions.shape[1],
             d_model=width,
         )
-        if sampled is not None:
+        if sampled is not None and table.shape[1] > 1:
             return table.view(x.shape).to(x)
         if table.requires_grad or table.dtype == x.dtype:
             return table.to(x.dtype)

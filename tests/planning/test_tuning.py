@@ -292,7 +292,9 @@ def test_auto_lists_the_values_that_a_field_can_have(plan, field, base, values):
 
 def test_auto_of_a_shorthand_is_refused_if_its_fields_differ(plan):
     message = refused(plan, "tune: {model.dropout: auto}", "model.dropout_ffn=0.4", seeds=1)
-    assert re.match(r"x\.yaml:\d+: tune\.model\.dropout: auto needs a single number in base", message)
+    assert re.match(
+        r"x\.yaml:\d+: tune\.model\.dropout: auto needs a single number in base", message
+    )
     assert "the fields of 'model.dropout' have [0.0, 0.0, 0.4, 0.0]" in message
 
 

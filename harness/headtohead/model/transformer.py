@@ -576,16 +576,22 @@ class Transformer(nn.Module):
             bound.check(length, rows)
 
     def _sample_positions(self, role: str, ids: Tensor) -> Tensor | None:
-        """Return sampled positions of a training step, ``[member · batch, time]``.
+        """Return the sampled positions of a microbatch of a training step.
 
         They are sampled for the whole batch when its first microbatch arrives, and kept until its last one; each
-        microbatch gets those of its rows. So the microbatches of a batch must come in order.
+        microbatch gets those of its rows. So the microbatches of a batch must come in order and be equally long.
+
+        Args:
+            role: A role with an encoding.
+            ids: Ids of the microbatch, ``[member, rows, time]``; the whole batch if ``microbatch`` is None.
 
         Returns:
-            None outside training, and for an encoding that does not sample positions.
+            ``[member · rows, time]``. None outside training, for an encoding without the hook ``draw``, and if the hook
+            returns None.
 
         Raises:
             HeadToHeadError: If the encoding returns positions of a wrong shape.
+            KeyError: If a later microbatch comes without the first one.
         """
         positional = self.positional(role)
         if not self.training or "draw" not in positional.mechanisms:

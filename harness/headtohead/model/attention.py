@@ -22,7 +22,7 @@ from headtohead.model.cuda import aligned_mask, attention_kernel, kernel_dtype, 
 from headtohead.model.dropout import Dropout
 from headtohead.model.geometry import incompatibility
 from headtohead.model.layers import Init, Record, StackedLinear
-from headtohead.model.members import MaskValue, PerMemberMaskValue
+from headtohead.model.members import MaskValue, PerMemberMaskValue, table_sizes
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.component import require_like, require_shape
 from headtohead.plugins.positional import Positional
@@ -485,14 +485,11 @@ class MultiHeadAttention(nn.Module):
         if bias is None:
             return None
         members = self.context.members
-        sizes = {"member": (1, members), "batch": (1, batch)}
-        if ctx.sampled_positions:
-            sizes = {"member": (1,), "batch": (1, members * batch)}
         require_shape(
             self.positional,
             "bias",
             bias,
-            **sizes,
+            **table_sizes(members, batch, is_sampled=ctx.sampled_positions),
             head=(1, self.context.geometry.heads),
             query=ctx.query_positions.shape[1],
             key=ctx.key_positions.shape[1],

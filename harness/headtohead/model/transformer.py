@@ -18,7 +18,7 @@ from headtohead.model.builder import Builder
 from headtohead.model.cuda import on_cuda
 from headtohead.model.geometry import vocab_sizes
 from headtohead.model.layers import Record, SharedModule, StackedEmbedding
-from headtohead.model.members import PerLayerMasking, PerMemberPositional, require_mask
+from headtohead.model.members import PerLayerMasking, PerMemberPositional, require_mask, table_sizes
 from headtohead.model.quirks import quirks_of
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.component import require_like, require_shape
@@ -547,14 +547,11 @@ class Transformer(nn.Module):
         table = positional.embed(positions, role)
         if table is None:
             return None
-        sizes = {"member": (1, members), "batch": (1, batch)}
-        if sampled is not None:
-            sizes = {"member": (1,), "batch": (1, members * batch)}
         require_shape(
             positional,
             "embed",
             table,
-            **sizes,
+            **table_sizes(members, batch, is_sampled=sampled is not None),
             time=positions.shape[1],
             d_model=width,
         )

@@ -52,7 +52,7 @@ class Positional(Component):
       result is added to every token of a row.
     - With ``draw``, members have different positions in training: ``[member · batch, time]``,
       member after member. The argument of ``rotate`` and all results then have a member axis of 1
-      and a batch axis of ``member · batch``.
+      and a batch axis of ``member · batch``; that of ``embed`` and ``bias`` may be 1.
     """
 
     role_defaults: ClassVar[dict[str, str]] = {"cross": "none"}

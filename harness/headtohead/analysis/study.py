@@ -173,8 +173,9 @@ class Analysis(Scores):
     def reference_metric(self) -> str | None:
         """The metric in which models and reference points are compared, or None.
 
-        It is the primary metric or its stored metric, else a metric of the dataset in which a model can score, the
-        default primary metric last.
+        It is the first metric in which a model can score, as its vocabulary upper bound is above 0: the stored metric
+        of the primary one, then the others of the dataset in their order, its default primary metric last. None if the
+        baseline's data have no reference points, or a model can score in none of these.
         """
         points = self.reference_points.get(self.frames.baseline)
         if points is None:

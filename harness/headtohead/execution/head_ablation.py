@@ -140,7 +140,7 @@ def head_effects(
         heads = range(context.geometry.output_heads)
         for head in heads:
             masks.append((number, [head]))
-            masks.append((number, [kept for kept in heads if kept != head]))
+            masks.append((number, [other for other in heads if other != head]))
             records.append({"role": context.role, "layer": context.layer or 0, "head": head})
     (whole,) = _scores(model, data, [(0, ())], translate)
     changes = []

@@ -130,9 +130,10 @@ class Factorial:
         return weights_of
 
     def _at_baseline(self, cell: Cell, positions: Sequence[int]) -> str | None:
-        """Return the slug of the combination that has the baseline's values of some axes, else those of a cell.
+        """Return the slug of the combination with the baseline's values of some axes and a cell's values of the others.
 
-        It may be of another block, or excluded; None if the design has no such combination.
+        The axes are those of the block at ``positions``. The combination may be of another block, or excluded; None
+        if the design has no such combination.
         """
         indices = list(cell)
         values = dict(self.labels[self.cells[cell]])

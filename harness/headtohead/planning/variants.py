@@ -66,7 +66,9 @@ def variant_key(config: RunConfig, match: Match) -> str:
 
 
 def check_axis(axis: str, values: Sequence[Any], location: SourceLocation) -> None:
-    """Raise unless an axis can be one of a design; the values themselves, and fields inside sections, are not checked.
+    """Raise unless an axis can be one of a design and has a list of values.
+
+    The values in the list, and whether a section has the field, are not checked.
 
     Args:
         axis: ``match``, ``recipe``, ``data``, a family of components, or a dotted path.

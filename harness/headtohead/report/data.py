@@ -110,8 +110,8 @@ def _dataset(data: Mapping[str, Any], has_sources: bool) -> str:
 def _split(data: Mapping[str, Any]) -> str:
     """Return the split, followed by the leaks of the test and the validation set: ``row, LEAKY: 5.0 % of …``.
 
-    Empty without a split; the split alone if the leak of the test set was not measured. The validation set is named
-    only if a part of it leaks.
+    Empty without a split; the split alone if the leak of the test set was not measured, and ``row, leak`` with 0 % if
+    nothing leaks. The validation set is named only if a part of it leaks and the leak of the test set was measured.
     """
     split = str(data.get("split") or "")
     leak = data.get("leak")

@@ -77,12 +77,12 @@ def is_safe_link(target: str) -> bool:
 
 
 def _has_unsafe_targets(markdown: str) -> bool:
+    """Return whether Markdown has an image, or a link that is not safe."""
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt("commonmark", {"html": False})
     parser.validateLink = lambda url: True  # type: ignore[method-assign]
     environment: dict[str, Any] = {}
-    """Return whether Markdown has an image, or a link that is not safe."""
     targets: list[str] = []
     for block in parser.parse(markdown, environment):
         for token in block.children or ():

@@ -90,16 +90,16 @@ DISTANCE = "(query_positions[:, :, None] - key_positions[:, None, :]).float()"
         ),
         (
             BIAS + DISTANCE,
-            "Own.bias returned a tensor [1, 8, 8]; return a tensor [member 1, batch, head 1 or 2, query 8, key 8]",
+            "Own.bias returned a tensor [1, 8, 8]; return a tensor [member 1, batch 1, head 1 or 2, query 8, key 8]",
         ),
         (
             BIAS + "3.0",
-            "Own.bias returned float; return a tensor [member 1, batch, head 1 or 2, query 8, key 8]",
+            "Own.bias returned float; return a tensor [member 1, batch 1, head 1 or 2, query 8, key 8]",
         ),
         # Without the check, the last axis would broadcast to the width.
         (
             EMBED + "positions[:, None, :, None] * 1.0",
-            "Own.embed returned a tensor [1, 1, 8, 1]; return a tensor [member 1, batch, time 8, d_model 8]",
+            "Own.embed returned a tensor [1, 1, 8, 1]; return a tensor [member 1, batch 1, time 8, d_model 8]",
         ),
         ("def build(self): self.x = self.parameter(2, menu=1)", "TypeError: .* 'menu' (mine.py:9)"),
     ],

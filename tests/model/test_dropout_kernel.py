@@ -127,9 +127,9 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from headtohead.model.dropout_triton import _kernel
 
-for name, transposed in itertools.product(("fp32", "bf16", "fp64"), (False, True)):
+for name, is_transposed in itertools.product(("fp32", "bf16", "fp64"), (False, True)):
     wide = triton.language.float64 if name == "fp64" else triton.language.float32
-    constants = {"low_stride": 1, "scale_stride": 0, "transposed": transposed, "wide": wide, "block": 1024}
+    constants = {"low_stride": 1, "scale_stride": 0, "is_transposed": is_transposed, "wide": wide, "block": 1024}
     types = {argument: "i64" if argument == "start" else "i32" for argument in _kernel.arg_names}
     types |= {"starts": "*i64", "low": "*i64", **dict.fromkeys(("x", "out", "scale"), f"*{name}")}
     types |= dict.fromkeys(constants, "constexpr")

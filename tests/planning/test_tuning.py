@@ -282,11 +282,20 @@ def test_deleted_tuning_runs_leave_the_recorded_choice(plan, finished, record):
         ("model.dropout", "model.dropout=0.5", [0.0625, 0.125, 0.25, 0.5]),
         ("train.warmup_steps", "train.warmup_steps=100", [25, 50, 100, 200]),
         ("train.warmup_steps", "train.warmup_steps=1", [1, 2, 4, 8]),
+        ("train.schedule.decay_fraction", "train.schedule=wsd", [0.05, 0.1, 0.2, 0.4]),
     ],
 )
 def test_auto_lists_the_values_that_a_field_can_have(plan, field, base, values):
     settings = plan(f"tune: {{{field}: auto}}", base, seeds=1).tuning.settings["baseline"]
     assert [setting.values[field] for setting in settings] == values
+
+
+def test_auto_of_a_shorthand_is_refused_if_its_fields_differ(plan):
+    message = refused(plan, "tune: {model.dropout: auto}", "model.dropout_ffn=0.4", seeds=1)
+    assert re.match(
+        r"x\.yaml:\d+: tune\.model\.dropout: auto needs a single number in base", message
+    )
+    assert "the fields of 'model.dropout' have [0.0, 0.0, 0.4, 0.0]" in message
 
 
 def test_every_variant_between_two_configurations_has_a_rate_around_that_of_the_first(finished):

@@ -135,3 +135,43 @@ def test_parameters_buffers_constants_and_random_streams_are_accepted():
     assert sorted(style.state_dict()) == ["fixed", "g", "more.0", "rng.state"]
     assert model.double().encoder[0].attention.style.mask.dtype == torch.float64
     assert build({"build": make}, None).encoder[0].attention.style.mask.is_meta
+
+
+ROWS = 3
+TIME = 5
+
+
+def hidden_of(methods):
+    """Return the decoder's output in training, for two members with an encoding of the given methods."""
+    model = build(methods, range(2), Positional).train()
+    ids = torch.arange(2 * ROWS * TIME).view(2, ROWS, TIME) % 9
+    lengths = torch.full((2, ROWS), TIME)
+    return model.hidden(model.batch_of(ids, lengths, ids, lengths))
+
+
+def draw(self, batch, time):
+    return torch.arange(time).expand(self.context.members, batch, time)
+
+
+def tables_of(batch):
+    """Return the hooks ``embed`` and ``bias`` with a number of batch rows, each by its name."""
+
+    def embed(self, positions, role):
+        return torch.ones(1, batch, positions.shape[1], self.context.d_model)
+
+    def bias(self, query_positions, key_positions, role, layer):
+        distances = query_positions[:1, :, None] - key_positions[:1, None, :]
+        return distances.float().expand(1, batch, 1, -1, -1)
+
+    return {"embed": embed, "bias": bias}
+
+
+@pytest.mark.parametrize("hook", ["embed", "bias"])
+@pytest.mark.parametrize(("is_sampled", "rows"), [(False, ROWS), (True, 2 * ROWS)])
+def test_a_table_of_positions_has_one_batch_row_or_that_of_every_sentence(hook, is_sampled, rows):
+    sampled = {"draw": draw} if is_sampled else {}
+    one, every = (hidden_of(sampled | {hook: tables_of(batch)[hook]}) for batch in (1, rows))
+    torch.testing.assert_close(one, every)
+    message = rf"Own\.{hook} returned a tensor .*; return a tensor \[member 1.*, batch 1 or {rows},"
+    with pytest.raises(HeadToHeadError, match=message):
+        hidden_of(sampled | {hook: tables_of(rows - 1)[hook]})

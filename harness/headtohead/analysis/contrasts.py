@@ -577,10 +577,18 @@ def _notes(result: ContrastResult, first: ContrastResult) -> tuple[str, ...]:
 
 
 def _with_first_verdicts(family: Family, first_of: Mapping[object, ContrastResult]) -> Family:
-    """Return a family in which every difference has the verdict of the first contrast with this difference.
+    """Return a family in which every tested contrast has the test of the first contrast of the same difference.
 
-    ``first_of`` has a contrast for the key of every tested one. Its variance and its verdict are those of exchanged
-    sides if they are exchanged. Contrasts without a test are unchanged.
+    These are the difference of its estimate, its judgement and its level; ``judged_as`` is the family of the first
+    contrast. The signs are changed if the first contrast has the two sides exchanged. Contrasts without a test are
+    unchanged. A constant difference without a verdict gets a note.
+
+    Args:
+        family: Judged contrasts.
+        first_of: The first contrast by ``trained.key``; it has the key of every tested contrast.
+
+    Raises:
+        KeyError: If ``first_of`` lacks such a key.
     """
     results = []
     for result in family.contrasts:

@@ -278,8 +278,10 @@ def _gaps(
 ) -> tuple[StepGap, ...]:
     """Return the gaps of the tested contrasts with losses that are comparable to the baseline's.
 
-    There are none unless the baseline is still learning. A contrast has a gap only if there is a seed, of those that
-    its test has, in which all its sides have a validation loss.
+    A gap is the mean difference in validation loss, in nats, and the training steps in which the baseline's loss falls
+    by as much at its rate of the last fifth; the rates of other variants are not used. The mean is over the seeds of
+    the contrast in which all its sides have a validation loss; a contrast without such a seed has no gap. There are no
+    gaps unless the baseline is still learning.
 
     Args:
         frames: The experiment.

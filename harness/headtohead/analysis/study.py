@@ -208,7 +208,15 @@ class Analysis(Scores):
 
     @cached_property
     def other_test_sentences(self) -> list[str]:
-        """The ranked variants with other test sentences than the baseline, for example with another split."""
+        """The ranked variants that translated other test sentences than the baseline, for example of another split.
+
+        Only variants with another section ``data`` than the baseline are compared, by the saved translations of the
+        first seed that both have. Variants without translations, such as those with ``evaluate.decode: none``, and
+        those that differ in ``evaluate.test_limit`` alone are left out.
+
+        Raises:
+            HeadToHeadError: If saved outputs cannot be read or have changed since they were written.
+        """
         by_slug = self.frames.by_slug
         data = by_slug[self.frames.baseline].config.data
         others = []

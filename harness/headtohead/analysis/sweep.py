@@ -26,9 +26,12 @@ COLUMNS = ["variant", "panel", "x", "mean", "sd"]
 class Sweep:
     """A sweep of the number ``field``.
 
-    ``rows`` have ``variant``, ``panel`` (its size), ``x``, and ``mean`` and ``sd`` over seeds. ``chosen`` has the same
-    columns without ``sd``: of ``tune``, the value that each variant is trained with and its mean, or the parabola at a
-    value between those of the sweep; of an axis, each value with the best mean.
+    ``rows`` have the columns ``COLUMNS``: ``variant``, ``panel`` (its size), ``x``, and ``mean`` and ``sd`` over seeds.
+    ``chosen`` has the same columns:
+
+    - of ``tune``, the value that each variant is trained with; at a value between those of the sweep, ``mean`` is that
+      of the parabola and ``sd`` is NaN
+    - of an axis, the rows of each variant and size with the best mean, several if they share it
     """
 
     field: str
@@ -57,7 +60,7 @@ def sweep(scores: Scores) -> Sweep | None:
     """Return the sweep of ``tune``, else of the axis ``train.lr``; None without two numbers of a single field.
 
     Raises:
-        HeadToHeadError: If it is of an axis, and no registered dataset declares the metric.
+        HeadToHeadError: If a variant has the axis and is not tuned, and no registered dataset declares the metric.
     """
     record = scores.frames.record.tuning
     if record and record.variants and len(record.fields) == 1:
@@ -109,10 +112,13 @@ _Row = tuple[str, str, Any, float, float]
 
 
 def _axis_sweep(scores: Scores) -> Sweep | None:
-    """Return the sweep of the axis of learning rates; None unless ranked variants have two values of it.
+    """Return the sweep of the axis of learning rates; None unless ranked variants have two values, all of them numbers.
+
+    The values are counted over all ranked variants, so a variant can have a single one. A variant whose means are all
+    NaN has no chosen row.
 
     Raises:
-        HeadToHeadError: If no registered dataset declares the metric.
+        HeadToHeadError: If a variant has the axis, and no registered dataset declares the metric.
     """
     table = _table(_axis_rows(scores))
     if table is None:
@@ -129,7 +135,8 @@ def _axis_rows(scores: Scores) -> list[_Row]:
     The name of a variant has the values of its other axes except the size.
 
     Raises:
-        HeadToHeadError: If no registered dataset declares the metric, by which variants are ranked.
+        HeadToHeadError: If a variant has the axis, and no registered dataset declares the metric, by which variants are
+            ranked.
     """
     axes = scores.frames.record.axes
     other_axes = [axis for axis in axes if axis not in (LEARNING_RATE, SIZE_AXIS)]

@@ -41,9 +41,12 @@ def with_reset(plan: Plan, log: Callable[[str], object], *, retry: bool) -> Plan
     """Reset runs of a plan that begin anew to PLANNED, and return the plan with these states.
 
     These are the selected runs of the experiment that are incomplete and have changed plugins and, with ``retry``, the
-    failed ones. Their ``run.json`` is removed, so that they get that of the present code. The resume points of their
-    stacks are removed and the histories of all open members archived, so these begin at step 0 too. The plan is
-    returned unchanged if there are no such runs.
+    failed ones. Runs of other experiments are not reset. A reset run has no ``run.json``; the scheduler writes it
+    anew by the present code. The resume points of their stacks are removed and the histories of all open members
+    archived, so these begin at step 0 too, but keep their states. The plan is returned unchanged if there are no such
+    runs; else the returned runs keep ``changed_plugins``.
+
+    A kill can leave only some of the runs reset.
 
     Args:
         plan: The plan, which is not changed.
@@ -51,8 +54,10 @@ def with_reset(plan: Plan, log: Callable[[str], object], *, retry: bool) -> Plan
         retry: Whether failed runs begin anew.
 
     Raises:
-        HeadToHeadError: If another process trains one of the runs, or lays out stacks for too long; then nothing is
-            changed. Also if a symbolic link is in a run directory.
+        HeadToHeadError: If another process trains one of the runs or lays out stacks for too long, or a run directory
+            has a symbolic link; then nothing is changed. Also if the record of a stack is damaged.
+        LeaseLost: If another process takes over a run meanwhile.
+        FileNotFoundError: If a run to reset has no ``run.json``.
     """
     own_runs = [run for run in plan.selected if not run.reused_from]
     incomplete = [run for run in own_runs if run.changed_plugins and run.state not in states.FINAL]

@@ -340,8 +340,9 @@ class _Execution:
         The stacks are looked up anew for each round, because they may have been split.
 
         Raises:
-            HeadToHeadError: If the disk is full, a worker refuses its input or cannot be started, or another process
-                lays out stacks for too long.
+            HeadToHeadError: If the disk is full, a worker refuses its input or cannot be started, another process lays
+                out stacks for too long, or a record is damaged.
+            LeaseLost: If another process takes over a run while its stack is split.
         """
         self.left = run_hashes
         while self.left:
@@ -359,14 +360,17 @@ class _Execution:
     def _run_round(self, records: Mapping[Path, StackRecord]) -> str | None:
         """Train stacks to the end of their workers; return the reason if the execution stops early, else None.
 
-        Runs that are to be trained in another round are added to ``left``. The workers that still run are ended if the
-        execution stops early or an error is raised.
+        `_ended` adds the runs that are to be trained in another round to ``left``. The workers that still run are ended
+        if the execution stops early or an error is raised, unless the launcher of a plugin returns an iterator without
+        ``close``.
 
         Args:
             records: The record of each stack by its folder.
 
         Raises:
-            HeadToHeadError: If the disk is full, or a worker refuses its input or cannot be started.
+            HeadToHeadError: If the disk is full, a worker refuses its input or cannot be started, another process lays
+                out stacks for too long, or a record is damaged.
+            LeaseLost: If another process takes over a run while its stack is split.
         """
         workers, _ = self.machine.share(len(records))
         plugins = worker_plugins()
@@ -401,7 +405,8 @@ class _Execution:
             code: The exit code of the worker.
 
         Raises:
-            HeadToHeadError: If the disk is full or the worker refused its input.
+            HeadToHeadError: If the disk is full, the worker refused its input, or a record is damaged.
+            LeaseLost: If another process takes over a run while its stack is split.
         """
         if not folder.exists:  # another process has split or archived it
             self.left |= record.hashes
@@ -440,7 +445,8 @@ class _Execution:
         - Any other end: KILLED; all are left until the process has died ``MAX_DEATHS`` times.
 
         Raises:
-            HeadToHeadError: If the disk is full or the worker refused its input.
+            HeadToHeadError: If the disk is full, the worker refused its input, or a record is damaged.
+            LeaseLost: If another process takes over a run while its stack is split.
         """
         last = files.last_line(folder.path / "worker.log")
         if code == exits.BUSY:

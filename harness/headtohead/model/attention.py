@@ -22,7 +22,7 @@ from headtohead.model.cuda import aligned_mask, attention_kernel, kernel_dtype, 
 from headtohead.model.dropout import Dropout
 from headtohead.model.geometry import incompatibility
 from headtohead.model.layers import Init, Record, StackedLinear
-from headtohead.model.members import MaskValue, PerMemberMaskValue
+from headtohead.model.members import MaskValue, PerMemberMaskValue, table_sizes
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.component import require_like, require_shape
 from headtohead.plugins.positional import Positional
@@ -214,7 +214,7 @@ class MultiHeadAttention(nn.Module):
             record("values", v)
         k = self._repeat(k)
         v = self._repeat(v)
-        bias = self._bias(ctx, inputs)
+        bias = self._bias(ctx, inputs, q.shape[1])
         if record is not None or self.path == "explicit":
             heads = self._explicit(q, k, v, ctx, bias, record)
         elif self.has_fast_path:
@@ -428,7 +428,7 @@ class MultiHeadAttention(nn.Module):
             return x
         return x.repeat_interleave(groups, dim=2)
 
-    def _bias(self, ctx: AttentionContext, inputs: Tensor | None) -> Tensor | None:
+    def _bias(self, ctx: AttentionContext, inputs: Tensor | None, batch: int) -> Tensor | None:
         """Return what the encoding adds to scores, ``[member or 1, batch or 1, head or 1, query, key]``, or None.
 
         It is the sum of the hooks ``bias`` and ``content_bias``. A bias that the encoding caches is the same object in
@@ -437,11 +437,12 @@ class MultiHeadAttention(nn.Module):
         Args:
             ctx: Positions.
             inputs: The inputs at all keys, ``[member, batch, key, d_model]``, for ``content_bias``; None without it.
+            batch: Sentences of a member.
 
         Raises:
             HeadToHeadError: If the encoding returns a tensor of a wrong shape.
         """
-        bias = self._positions_bias(ctx)
+        bias = self._positions_bias(ctx, batch)
         if "content_bias" not in self._mechanisms or inputs is None:
             return bias
         queries = ctx.query_positions.shape[1]
@@ -464,10 +465,14 @@ class MultiHeadAttention(nn.Module):
             return added
         return added + bias
 
-    def _positions_bias(self, ctx: AttentionContext) -> Tensor | None:
-        """Return what the encoding adds to scores, ``[member, batch or 1, head or 1, query, key]``, or None.
+    def _positions_bias(self, ctx: AttentionContext, batch: int) -> Tensor | None:
+        """Return the result of the hook ``bias``, ``[member or 1, batch or 1, head or 1, query, key]``, or None.
 
-        The axis ``member`` may be 1 with actual positions.
+        The encoding returns ``[1, member · batch or 1, ...]`` for sampled positions.
+
+        Args:
+            ctx: Positions.
+            batch: Sentences of a member.
 
         Raises:
             HeadToHeadError: If the encoding returns a tensor of a wrong shape.
@@ -479,18 +484,18 @@ class MultiHeadAttention(nn.Module):
         )
         if bias is None:
             return None
+        members = self.context.members
         require_shape(
             self.positional,
             "bias",
             bias,
-            member=1 if ctx.sampled_positions else (1, self.context.members),
-            batch=None,
+            **table_sizes(members, batch, is_sampled=ctx.sampled_positions),
             head=(1, self.context.geometry.heads),
             query=ctx.query_positions.shape[1],
             key=ctx.key_positions.shape[1],
         )
-        if ctx.sampled_positions:
-            bias = bias.view(self.context.members, -1, *bias.shape[2:])
+        if ctx.sampled_positions and bias.shape[1] > 1:
+            bias = bias.view(members, batch, *bias.shape[2:])
         return bias
 
     def _fused(

@@ -189,12 +189,17 @@ class Builder:
         return PerMemberPositional(parts, members)
 
     def _positional_of(self, chosen: EntryConfig, context: BuildContext) -> Positional:
-        """Return a new encoding for the members of a context; `PerLayerPositional` if the entry varies by layer.
+        """Return a new encoding for the members of a context; `PerLayerPositional` if layers are listed.
 
-        Equal entries of layers share their parameters.
+        Equal entries of a list are one object with its parameters. The caller checks the result by `require_members`.
+
+        Args:
+            chosen: An entry, or the entries of successive layers.
+            context: Of all layers, for the members of the encoding.
 
         Raises:
-            HeadToHeadError: As `Builder`.
+            HeadToHeadError: If an entry is unknown or its constructor raises it. Other errors in the code of a plugin
+                are raised unchanged.
         """
         built: dict[str, Positional] = {}
         layers = []

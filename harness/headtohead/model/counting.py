@@ -150,12 +150,17 @@ def _pair_flops(
 
 
 def _hidden_flops(model: Transformer, source_length: int, target_length: int) -> int:
-    """Return the FLOPs of a forward pass over a pair up to the decoder's output: those of the cheaper attention path.
+    """Return the FLOPs of a forward pass over a pair up to the decoder's output.
 
-    A fast path may add coordinates that its kernel needs, and an explicit path computes more than a linear fast path.
+    If an attention style has a fast path, they are those of the pass with fewer FLOPs: with all fast paths, or with all
+    attention explicit. A fast path may add coordinates that its kernel needs, and an explicit path computes more than a
+    linear fast path.
+
+    The caller must hold ``sdpa_kernel(SDPBackend.MATH)``: FLOPs of other attention kernels are not counted on a CPU.
+    Under its `OnCpu`, the pass runs on the CPU instead of the device ``meta``.
 
     Args:
-        model: With one member, in evaluation mode.
+        model: With one member, in evaluation mode, on the device of the pass.
         source_length: Tokens of the source.
         target_length: Tokens that the decoder reads of the target.
     """

@@ -16,16 +16,21 @@ FIRST, SECOND = tl.constexpr(splitmix.FIRST), tl.constexpr(splitmix.SECOND)
 
 
 def dropout(x: Tensor, starts: Tensor, low: Tensor, scale: Tensor, *numbers: int) -> Tensor:
-    """Return a new tensor with the shape of ``x [member · any, ...]`` and dropout; ``x`` is not changed.
+    """Return a new contiguous tensor with the shape of ``x [member · any, ...]`` and dropout; ``x`` is not changed.
+
+    It has no gradient of its own: `FusedDropout` calls it for both passes. The arguments are not checked.
 
     Args:
-        x: Activations; each member has as many.
-        starts: First counter of each member, ``[member, 1]``.
+        x: Activations, at least one; each member has as many.
+        starts: First counter of each member, ``[member, 1]``, at least one member.
         low: Smallest number that is kept, ``[member]`` or ``[1]``.
         scale: Factor of the kept activations, ``[member]`` or ``[1]``.
-        *numbers: Four, as in ``FusedDropout``: first counter, first number of its word, queries and keys.
+        *numbers: Four: the counter of the first word relative to ``starts``; the index in this word of the first
+            number; and the sizes of the last two axes of ``x``, queries and keys, if the numbers are those of
+            ``x.transpose(-2, -1)``. Two zeros mean that they are in the order of ``x``.
     """
     start, lead, queries, keys = numbers
+    is_transposed = keys > 0
     x = x.contiguous()
     out = torch.empty_like(x)
     members = starts.numel()
@@ -46,8 +51,8 @@ def dropout(x: Tensor, starts: Tensor, low: Tensor, scale: Tensor, *numbers: int
         lead,
         count,
         queries,
-        max(keys, 1),
-        bool(keys),
+        max(keys, 1),  # the kernel divides by it
+        is_transposed,
         wide,
         BLOCK,
     )
@@ -68,20 +73,20 @@ def _kernel(  # noqa: PLR0913 - a kernel of Triton takes each pointer, size and 
     count: tl.tensor,
     queries: tl.tensor,
     keys: tl.tensor,
-    transposed: tl.constexpr,
+    is_transposed: tl.constexpr,
     wide: tl.constexpr,
     block: tl.constexpr,
 ) -> None:
     """Write a block of a member's activations with dropout into ``out``.
 
     The random number of an activation is 16 bits of SplitMix64 of a counter. A number below ``low`` gives 0; others
-    multiply the activation by ``scale``. With ``transposed``, numbers are those of the transposed last two axes.
+    multiply the activation by ``scale``. With ``is_transposed``, numbers are those of the transposed last two axes.
     """
     member = tl.program_id(1).to(tl.int64)
     index = tl.program_id(0) * block + tl.arange(0, block)
     inside = index < count
     number = index
-    if transposed:
+    if is_transposed:
         cell = index % (queries * keys)
         number = index - cell + cell % keys * queries + cell // keys
     number += lead

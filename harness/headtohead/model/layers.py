@@ -41,9 +41,16 @@ def _by_init(
 class StackedLinear(nn.Module):
     """Affine maps, one per member: weight ``[member, in, out]``, bias ``[member, 1, out]``.
 
-    ``outputs`` lists the widths of maps that share an input. They are initialised separately and
-    computed as a single product. A call maps ``[member, tokens, in]`` to ``[member, tokens, sum of outputs]``. Weights
-    are drawn before biases, map after map.
+    A call maps ``[member, tokens, in]`` to ``[member, tokens, sum of outputs]``.
+
+    Args:
+        generators: A random generator per member; with None as the first, the parameters are on the device ``meta``.
+        width: Width of the input, at least 1.
+        outputs: Widths of maps that share the input, at least one. Their weights are drawn separately, map after map,
+            then the biases of all in a single draw; the maps are computed as a single product.
+        bias: Whether there is a bias.
+        init: ``"torch"`` draws weights and biases as `torch.nn.Linear`; ``"xavier"`` draws weights by Glorot and Bengio
+            and sets biases to zero. A name for all members or one per member.
     """
 
     def __init__(

@@ -227,6 +227,16 @@ class PerMemberPositional(Positional):
         return self.index_of.broadcast(tables)
 
 
+def table_sizes(members: int, batch: int, *, is_sampled: bool) -> dict[str, tuple[int, ...]]:
+    """Return the permitted sizes of the axes ``member`` and ``batch`` of a result of ``embed`` or ``bias``.
+
+    With sampled positions, the sentences of all members are on the axis ``batch``.
+    """
+    if is_sampled:
+        return {"member": (1,), "batch": (1, members * batch)}
+    return {"member": (1, members), "batch": (1, batch)}
+
+
 def require_mask(
     masking: Masking,
     mask: object,

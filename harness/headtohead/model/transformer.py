@@ -18,7 +18,7 @@ from headtohead.model.builder import Builder
 from headtohead.model.cuda import on_cuda
 from headtohead.model.geometry import vocab_sizes
 from headtohead.model.layers import Record, SharedModule, StackedEmbedding
-from headtohead.model.members import PerLayerMasking, PerMemberPositional, require_mask
+from headtohead.model.members import PerLayerMasking, PerMemberPositional, require_mask, table_sizes
 from headtohead.model.quirks import quirks_of
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.component import require_like, require_shape
@@ -551,12 +551,11 @@ class Transformer(nn.Module):
             positional,
             "embed",
             table,
-            member=1 if sampled is not None else (1, members),
-            batch=None,
+            **table_sizes(members, batch, is_sampled=sampled is not None),
             time=positions.shape[1],
             d_model=width,
         )
-        if sampled is not None:
+        if sampled is not None and table.shape[1] > 1:
             return table.view(x.shape).to(x)
         if table.requires_grad or table.dtype == x.dtype:
             return table.to(x.dtype)
@@ -574,16 +573,22 @@ class Transformer(nn.Module):
             bound.check(length, rows)
 
     def _sample_positions(self, role: str, ids: Tensor) -> Tensor | None:
-        """Return sampled positions of a training step, ``[member · batch, time]``.
+        """Return the sampled positions of a microbatch of a training step.
 
         They are sampled for the whole batch when its first microbatch arrives, and kept until its last one; each
-        microbatch gets those of its rows. So the microbatches of a batch must come in order.
+        microbatch gets those of its rows. So the microbatches of a batch must come in order and be equally long.
+
+        Args:
+            role: A role with an encoding.
+            ids: Ids of the microbatch, ``[member, rows, time]``; the whole batch if ``microbatch`` is None.
 
         Returns:
-            None outside training, and for an encoding that does not sample positions.
+            ``[member · rows, time]``. None outside training, for an encoding without the hook ``draw``, and if the hook
+            returns None.
 
         Raises:
             HeadToHeadError: If the encoding returns positions of a wrong shape.
+            KeyError: If a later microbatch comes without the first one.
         """
         positional = self.positional(role)
         if not self.training or "draw" not in positional.mechanisms:

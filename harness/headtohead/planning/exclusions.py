@@ -141,11 +141,13 @@ class Incompatibilities:
     def condition(self, when: Mapping[str, Any], location: SourceLocation) -> Condition:
         """Return a predicate that holds for the combinations that have all of these axis values.
 
-        A name of a component or of a dataset holds with any options; a mapping holds with exactly its options and the
-        defaults of the others.
+        A name of an entry or of a dataset holds with any options. A mapping with ``name`` holds with exactly its
+        options and the defaults of the others. Every other mapping (of roles, of options without ``name``, of a
+        section or of ``data``) is merged into the starting configuration and holds for the whole result: what it leaves
+        out must be equal there too.
 
         Args:
-            when: A value by axis; an axis need not be one of the design.
+            when: A value by axis; other components and fields of a configuration are permitted too.
             location: Location of ``when`` in the file.
 
         Raises:

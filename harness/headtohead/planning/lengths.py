@@ -45,11 +45,17 @@ def decoding_limit(config: RunConfig, longest_target: int) -> int:
 
 
 def length_notes(config: RunConfig, data: PreparedData) -> list[str]:
-    """Return notes on test sentences that are longer than the training sentences; empty if there are none.
+    """Return notes on test sentences that are too long for the decoding limit or the buckets; empty without any.
 
-    - References that, with their end, exceed the decoding limit: no output matches them. Checked for greedy decoding of
-      words only; of several references of a sentence, the shortest counts.
-    - With ``data.split: length``, a bucket that mixes lengths that were trained on with longer ones.
+    - References that, with their end, exceed `decoding_limit`: no output matches them. Checked for greedy decoding of
+      words without a vocabulary file only. The shortest reference of a sentence counts.
+    - With ``data.split: length``, a longest training source that is not a bound of ``evaluate.buckets``, if a test
+      source is longer. Its bucket can mix lengths of training with longer ones; whether a test source is in it is not
+      checked.
+
+    Args:
+        config: A resolved configuration.
+        data: Its data, with the splits ``train`` and ``test``; every test sentence has a reference.
     """
     notes = []
     decodes_words = config.data.tokens == "word" and config.data.vocabulary.file is None

@@ -213,14 +213,20 @@ def training_bytes(plan: Plan, run: PlannedRun) -> int:
 def _fitting(plan: Plan, run: PlannedRun, wanted: int, device: str, memory: int) -> int:
     """Return the estimated number of members that fit into memory, at most ``wanted``.
 
-    It is at least 1, even if a single member does not fit. The scheduler halves a stack that runs out of memory.
+    It is at least 1, even if a single member does not fit. The scheduler halves a stack that runs out of memory. The
+    members share the logits of a chunk, which are estimated for ``wanted`` members, so the estimate for fewer members
+    is too low. On a GPU, a backend other than ``eager`` needs ``CAPTURED_COPIES`` times the
+    memory.
 
     Args:
         plan: The plan of the run.
         run: Any run of the stack; its memory is that of every member.
-        wanted: The maximum number.
+        wanted: The maximum number, at least 1.
         device: ``"cpu"`` or ``"cuda"``.
         memory: Bytes of memory for the process of the stack, on the device that trains it.
+
+    Raises:
+        KeyError: If the run's variant is none of the plan.
     """
     config = plan.variant_of(run).config
     longest = plan.data_of(run).record["longest"]

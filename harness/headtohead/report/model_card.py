@@ -28,10 +28,13 @@ def model_card(
 ) -> str:
     """Return the model card of a run: Markdown after a YAML front matter, with control characters made visible.
 
+    Its scores are the finite metrics of the test set. Plugins that are part of headtohead are not listed.
+
     Args:
         record: The run's record.
         results: The run's results; without scores for an imported checkpoint.
-        frames: The study of the run, for scores over all seeds; None if it is not there.
+        frames: The study of the run, for scores over all seeds; None if it is not there. A study that lacks the run's
+            variant adds no scores; whether it is the study of the run is not checked.
         translates: Whether the model can translate sentences.
     """
     scores = {}

@@ -88,10 +88,11 @@ OTHER_LEAKED_SENTENCES = (
 
 @caution
 def other_test_sentences(analysis: Analysis) -> Iterator[Sentence]:
-    """Name the ranked variants of the baseline's data set that are tested on other sentences, with their leaks.
+    """Name the ranked variants of the baseline's data set that translated other sentences, with their leaks.
 
-    Variants on another dataset, language or size are not named. The shares are those that were measured and are above
-    0, each once.
+    Those are the variants of ``Analysis.other_test_sentences``, so variants without saved translations are not named.
+    Variants on another dataset, language or size are not named either. The shares are those that were measured and are
+    above 0, in percent with one decimal, equal ones once.
 
     Raises:
         HeadToHeadError: If saved outputs cannot be read or have changed since they were written.

@@ -10,9 +10,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from headtohead.config.builder import SECTION_ENTRIES, assignment_order
-from headtohead.config.labels import Scalar, label_at, text
+from headtohead.config.labels import Scalar, label_at, text, value_at
 from headtohead.config.loading import LoadedExperiment
-from headtohead.config.source_location import SourceLocation
+from headtohead.config.source_location import SourceLocation, shown
 from headtohead.config.validation_errors import find_field
 from headtohead.planning.between import END, START
 from headtohead.planning.design import Axes, Design, Written
@@ -32,6 +32,11 @@ Field = tuple[str, str]
 
 MAX_FACTOR = 2**10
 """Largest factor between the baseline's value and a value of ``auto``."""
+
+NO_NUMBER = "auto needs a number above 0 in base, got {value}; list the values"
+DIFFERENT_FIELDS = (
+    "auto needs a single number in base, but the fields of '{path}' have {values}; list the values"
+)
 
 
 @dataclass(frozen=True)
@@ -171,20 +176,24 @@ def _is_compared(design: Design, fields: Collection[Field]) -> bool:
 
 
 def _around(design: Design, path: str, location: SourceLocation) -> Sequence[float]:
-    """Return the values of ``auto``: multiples of the value of the baseline that the field can have.
+    """Return the values of ``auto``: multiples of the value of the baseline that the field or option can have.
 
     Where it cannot have one of the multiples, further ones follow: first smaller, then larger numbers. They are fewer
-    than those of `AUTO_FACTORS` only if the field has no more.
+    than those of `AUTO_FACTORS` only if it can have no more between 1 / ``MAX_FACTOR`` and ``MAX_FACTOR``
+    times the value. They ascend.
 
     Raises:
-        HeadToHeadError: If the baseline's value is no number above 0.
+        HeadToHeadError: If the baseline's value is no number above 0, or the fields of a shorthand differ.
     """
-    section, name = min(_fields_of(path))
-    value = _value_of(design.variant(design.baseline).config, (section, name))
-    if not isinstance(value, int | float) or value <= 0:
-        raise location.child(path).error(
-            f"auto needs a number above 0 in base, got {value}; list the values"
-        )
+    config = design.variant(design.baseline).config
+    parts = tuple(path.split("."))
+    value = value_at(config, parts)
+    if parts in SHORTHANDS and isinstance(value, list):
+        raise location.child(path).error(DIFFERENT_FIELDS.format(path=path, values=shown(value)))
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or value <= 0:
+        raise location.child(path).error(NO_NUMBER.format(value=shown(value)))
+    start = _setting(config, [path])
     smaller = AUTO_FACTORS[0]
     larger = AUTO_FACTORS[-1]
     factors = list(AUTO_FACTORS)
@@ -197,7 +206,7 @@ def _around(design: Design, path: str, location: SourceLocation) -> Sequence[flo
     numbers: list[float] = []
     for factor in factors:
         number = _like(value, float(f"{factor * value:.6g}"))
-        is_valid = TuningSetting({}, {section: {name: number}}).is_valid
+        is_valid = start.with_value(path, number).is_valid
         if number > 0 and is_valid and number not in numbers and len(numbers) < len(AUTO_FACTORS):
             numbers.append(number)
     return sorted(numbers)

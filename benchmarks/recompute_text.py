@@ -198,6 +198,44 @@ class Page:
             total = total + weight * pd.Series(own)
         return total.to_numpy()
 
+    def setting_means(self, contrast: Mapping[str, Any]) -> Expected:
+        """Return the mean difference of each setting of a contrast; NaN if results.csv lacks a score."""
+        means = []
+        for setting in settings_of(contrast):
+            values = self.differences(setting)
+            means.append(math.nan if values is None else float(values.mean()))
+        return means
+
+    def contrasts_before(self, text: str) -> list[Mapping[str, Any]]:
+        """Return the tested contrasts with the label that ends last in the last clause of a text.
+
+        Clauses end with a semicolon. All tested contrasts if the clause has no label.
+        """
+        tested = [own for own in self.answer["contrasts"] if own["difference"] is not None]
+        clause = text.rpartition(";")[2]
+        ends = {}
+        for own in tested:
+            label = own["label"]
+            if label in clause:
+                ends[label] = clause.rindex(label) + len(label), len(label)
+        if not ends:
+            return tested
+        last = max(ends, key=lambda label: ends[label])
+        return [own for own in tested if own["label"] == last]
+
+    def num_same_by_construction(self, contrast: Mapping[str, Any]) -> int:
+        """Return the number of settings that a contrast leaves out: both sides have the same runs.
+
+        The sides of a setting are the variants whose slugs differ like those of the first pair of the contrast.
+        """
+        trained_of = {slug: self.equal.get(slug, slug) for slug in self.all_titles}
+        change = differing_parts(*contrast["pairs"][0])
+        same = 0
+        for left, right in itertools.permutations(trained_of, 2):
+            if trained_of[left] == trained_of[right] and differing_parts(left, right) == change:
+                same += 1
+        return same
+
     def family_of(self, contrast: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         """Return the contrasts of different scores that are judged with a contrast, in its first family."""
         weights = self.weights(contrast)
@@ -234,6 +272,37 @@ class Page:
         table = table_of({slug: own for slug, own in scores.items() if own})
         by_slug = [{slug: weight for (slug, _), weight in own.items()} for own in weights]
         return variance_ratio(table, by_slug)
+
+
+def settings_of(contrast: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return a contrast for each setting that a contrast averages; a setting of an interaction has two pairs."""
+    size = 2 if contrast["family"] == "interactions" else 1
+    pairs = contrast["pairs"]
+    return [
+        {**contrast, "pairs": pairs[start : start + size]} for start in range(0, len(pairs), size)
+    ]
+
+
+def differing_parts(left: str, right: str) -> tuple[str, str]:
+    """Return two texts without their common beginning and their common end.
+
+    >>> differing_parts("heads-2-match-none", "heads-2-match-parameters")
+    ('none', 'parameters')
+    """
+    start = num_shared(left, right)
+    left, right = left[start:], right[start:]
+    end = num_shared(left[::-1], right[::-1])
+    return left[: len(left) - end], right[: len(right) - end]
+
+
+def num_shared(left: str, right: str) -> int:
+    """Return the length of the common beginning of two texts."""
+    count = 0
+    for ours, theirs in zip(left, right, strict=False):
+        if ours != theirs:
+            break
+        count += 1
+    return count
 
 
 def unescaped(text: str) -> str:
@@ -463,10 +532,7 @@ def spread_ratios(page: Page, found: re.Match[str]) -> Sequence[float | None]:
 def effects_by_value(page: Page, found: re.Match[str]) -> Sequence[float | None]:
     """Return the effects of a contrast of factors by value of another axis, of the contrast that fits."""
     for own in page.answer["contrasts"]:
-        means = []
-        for pair in own["pairs"] if own["family"] == "factors" else []:
-            values = page.differences({**own, "pairs": [pair], "family": "variants"})
-            means.append(float(values.mean()) if values is not None else math.nan)
+        means = page.setting_means(own) if own["family"] == "factors" else []
         fitting = [
             next((mean for mean in means if agrees(found[group], mean)), math.nan)
             for group in (1, 3)
@@ -666,6 +732,75 @@ RULES: list[Rule] = [
     ),
 ]
 
+# Sentences whose values depend on a name before the pattern: rules that receive the text before it, too.
+
+NamedRule = tuple[str, Callable[[Page, str, re.Match[str]], Sequence[float]]]
+
+TRENDS = {"still_learning": "still learning", "schedule_ended": "schedule ended"}
+"""Verdict on the training of the variants in a remark, by rule of the remark."""
+
+
+def fitting(found: re.Match[str], candidates: Sequence[Expected]) -> Expected:
+    """Return the first candidate that the groups of a match agree with, or else the first one."""
+    for values in candidates:
+        if all(map(agrees, found.groups(), values)):
+            return values
+    return candidates[0]
+
+
+def settings_range(page: Page, before: str, found: re.Match[str]) -> Expected:
+    """Return the smallest and the largest difference among the settings of the contrast that is named before."""
+    means = [page.setting_means(own) for own in page.contrasts_before(before)]
+    return fitting(found, [[min(own), max(own)] for own in means])
+
+
+def excluded_settings(page: Page, before: str, found: re.Match[str]) -> Expected:
+    """Return how many settings of the contrast that is named before are left out, and how many there are."""
+    candidates = []
+    for own in page.contrasts_before(before):
+        excluded = page.num_same_by_construction(own)
+        candidates.append([float(excluded), float(excluded + len(settings_of(own)))])
+    return fitting(found, candidates)
+
+
+def further_variants(page: Page, before: str, found: re.Match[str]) -> Expected:
+    """Return the number of variants of a remark without those that it names before; NaN without such a remark."""
+    for remark in page.answer["remarks"]:
+        text = " ".join(unescaped(remark["text"]).split())
+        for part in re.finditer(r"and \d+ more", text):
+            if before.endswith(text[: part.start()]):
+                return [num_unnamed(variants_of(page, remark), before.removesuffix(" "))]
+    return [math.nan]
+
+
+def variants_of(page: Page, remark: Mapping[str, Any]) -> list[str]:
+    """Return the titles of the variants of a remark; on their training, of those with its verdict."""
+    slugs = remark["variants"]
+    if remark["rule"] in TRENDS:
+        trends = page.answer["training"]["variants"]
+        verdict = TRENDS[remark["rule"]]
+        slugs = [slug for slug, own in trends.items() if own["verdict"] == verdict]
+    return [page.all_titles[slug] for slug in slugs]
+
+
+def num_unnamed(titles: Sequence[str], text: str) -> float:
+    """Return the number of titles that do not end a text, which ends with the first ones; NaN if it does not.
+
+    >>> num_unnamed(["a", "b", "c", "d", "e"], "the loss of a, b, c")
+    2.0
+    """
+    for count in range(len(titles), 0, -1):
+        if text.endswith(" " + ", ".join(titles[:count])):
+            return float(len(titles) - count)
+    return math.nan
+
+
+NAMED_RULES: list[NamedRule] = [
+    (rf"single settings range from {N} to {N}", settings_range),
+    (rf"{N} of {N} settings same by construction", excluded_settings),
+    (rf"and {N} more\b", further_variants),
+]
+
 FIXED = [
     r"with six to twelve seeds and losses of .* three seeds \d+ %, \d+ % and \d+ %",
     r"\bh2h \w+",
@@ -684,7 +819,6 @@ FIXED = [
     r"source also in training: [\d.]+ %",
     r"Pitfalls in \d+ of \d+ variants",
     r"^- \d+ data sets, which differ",
-    r"\d+ of \d+ settings same by construction",
     r"\d+ to \d+ tokens",
     r"^\d+ more in the tables",
     r"95 % (?:t-)?intervals?",
@@ -838,14 +972,11 @@ def agreement(page: Page, contrast: Mapping[str, Any], cell: str) -> Sequence[fl
 
 def settings(page: Page, contrast: Mapping[str, Any], cell: str) -> Expected:
     """Return the number of averaged settings, and the range of their differences."""
-    count = len(contrast["pairs"]) // (2 if contrast["family"] == "interactions" else 1)
+    count = len(settings_of(contrast))
     if "to" not in cell:
         return [count]
-    effects = []
-    for pair in contrast["pairs"]:
-        values = page.differences({**contrast, "pairs": [pair], "family": "variants"})
-        effects.append(values.mean() if values is not None else math.nan)
-    return [count, min(effects), max(effects)]
+    means = page.setting_means(contrast)
+    return [count, min(means), max(means)]
 
 
 def gap_of(page: Page, contrast: Mapping[str, Any]) -> Expected:
@@ -1019,6 +1150,11 @@ class Checker:
         for pattern, values in RULES:
             for found in re.finditer(pattern, masked):
                 self.compare(number, found, values(self.page, found))
+                self.claim(claimed, found, "recomputed")
+        for pattern, values_after in NAMED_RULES:
+            for found in re.finditer(pattern, masked):
+                before = line[: found.start()]
+                self.compare(number, found, values_after(self.page, before, found))
                 self.claim(claimed, found, "recomputed")
         for found in NUMBER.finditer(masked):
             if not all(claimed[found.start() : found.end()]):

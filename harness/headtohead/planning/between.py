@@ -53,7 +53,8 @@ def changes_between(
     """Return the fields of each change by the name of the change, in the schema's order.
 
     A change consists of fields that differ and that a result depends on. The result is empty without such fields, and
-    a group without any is no change. A change without a name in the file is named by its fields, such as
+    a group without such fields is no change. Fields that depend on each other form one change, except those that the
+    file puts into another group. A change without a name in the file is named by its fields, such as
     ``train.epochs+steps``.
 
     Args:
@@ -65,14 +66,19 @@ def changes_between(
 
     Raises:
         HeadToHeadError: If a group contains an unknown field, two groups contain the same field, two changes have
-            the same name, or a configuration with some of the changes is invalid.
+            the same name, or one of the configurations, also with one field of the other, has an unknown field or a
+            wrong type.
     """
     group_of = _named_groups(groups, location)
     differing = _differing_fields(start, end, match)
     changes: dict[str, tuple[FieldPath, ...]] = {}
     for field in differing:
         group = group_of.get(field) or _dependent_fields(field)
-        changed_fields = tuple(other for other in differing if other in group.fields)
+        changed_fields = tuple(
+            other
+            for other in differing
+            if other in group.fields and group_of.get(other, group) == group
+        )
         if changed_fields in changes.values():  # an earlier field of the same group
             continue
         name = group.name

@@ -115,10 +115,10 @@ def test_a_file_may_name_groups_of_fields(design):
 def test_a_field_of_a_named_group_is_in_no_other_change(design):
     first = "{train.batch_size: 8, train.pad_to: 8}"
     second = "{train.batch_size: 16, train.pad_to: 16}"
-    groups = "{size: [train.batch_size]}"
+    groups = "{batch: [train.batch_size]}"
     found = design(f"design: [{{between: {{from: {first}, to: {second}, groups: {groups}}}}}]")
     assert changes(found) == {
-        "size": (8, 16),
+        "batch": (8, 16),
         "train.pad_to": (8, 16),
     }
 

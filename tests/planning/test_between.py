@@ -2,7 +2,9 @@
 
 import pytest
 
+from headtohead.config.builder import ConfigBuilder
 from headtohead.config.identity import run_hash
+from headtohead.planning.between import changes_between
 from headtohead.planning.overview import overview
 from headtohead.plugins.recipe import Recipe
 from headtohead.plugins.registry import current
@@ -112,14 +114,16 @@ def test_a_file_may_name_groups_of_fields(design):
     }
 
 
-def test_a_field_of_a_named_group_is_in_no_other_change(design):
-    first = "{train.batch_size: 8, train.pad_to: 8}"
-    second = "{train.batch_size: 16, train.pad_to: 16}"
-    groups = "{batch: [train.batch_size]}"
-    found = design(f"design: [{{between: {{from: {first}, to: {second}, groups: {groups}}}}}]")
-    assert changes(found) == {
-        "batch": (8, 16),
-        "train.pad_to": (8, 16),
+def test_a_field_of_a_named_group_is_in_no_other_change():
+    ends = []
+    for number in (8, 16):
+        end = ConfigBuilder()
+        end.merge({"train.batch_size": number, "train.pad_to": number, "train.epochs": 1}, end.root)
+        ends.append(end)
+    groups = {"batch": ["train.batch_size"]}
+    assert changes_between(*ends, "none", groups, ends[0].root) == {
+        "batch": (("train", "batch_size"),),
+        "train.pad_to": (("train", "pad_to"),),
     }
 
 

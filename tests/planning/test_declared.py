@@ -92,7 +92,11 @@ WRONG = [
     ),
     (changed(", source: A. Author 2018", ""), "contrasts[0].expect", "field 'source' is missing"),
     (declared("    metric: test/blue\n"), "contrasts[0].metric", "did you mean 'test/bleu'?"),
-    (declared("    lengths: [3, 8]\n"), "contrasts[0].lengths", "whole buckets"),
+    (
+        declared("    lengths: [3, 8]\n"),
+        "contrasts[0].lengths",
+        "start at 1, 6, 9, 12, 15, 21 and end at 5, 8, 11, 14, 20, 30; got 3 to 8",
+    ),
     (
         declared("    against_metric: test/loss_unpadded\n    against_lengths: [1, 8]\n"),
         "contrasts[0].against_lengths",

@@ -211,6 +211,26 @@ def test_a_value_without_effect_is_noted_and_no_variant(design):
     assert len(design(text, "train.weight_decay=0.1").variants) == 2
 
 
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        (
+            "sizes: [{train.decay: all}, {train.decay: matrices}]\ndesign: []",
+            "train.decay matrices",
+        ),
+        (
+            "design: [{product: {train.weight_decay: [0.0], train.decay: [all, matrices]}}]",
+            "train.decay matrices",
+        ),
+    ],
+    ids=["size", "product"],
+)
+def test_the_note_names_the_fields_without_effect_that_differ(design, text, fields):
+    found = design(text, "train.weight_decay=0.0")
+    note = f"{fields} changes nothing: another combination has the same effect"
+    assert found.notes == (note,)
+
+
 def test_schedules_and_their_options_are_axes(design):
     found = design("design: [{one_at_a_time: {train.schedule: [wsd, {name: wsd, final_lr: 0.5}]}}]")
     assert slugs(found) == ["schedule-cosine", "schedule-wsd", "schedule-wsd-final_lr-0.5"]

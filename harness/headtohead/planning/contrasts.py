@@ -455,13 +455,15 @@ def _check_length_range(
     whole buckets.
 
     Args:
-        lengths: First and last length, both included.
+        lengths: First and last length, both included. They may span several buckets.
         metric: Name of the side's metric, with its split.
-        buckets: Last length of each bucket, ``evaluate.buckets``.
+        buckets: Last length of each bucket, ``evaluate.buckets``, ascending. The bucket of longer sources has
+            no last length, so no range includes it.
         location: Location of the lengths in the file.
 
     Raises:
-        HeadToHeadError: If the metric has no score by length, or the lengths do not start and end with a bucket.
+        HeadToHeadError: If the metric has no score by length, the lengths do not start and end with a bucket, or the
+            last length is below the first.
     """
     entry = find_metric(metric)
     is_by_length = entry is not None and entry.pool is not None
@@ -473,7 +475,7 @@ def _check_length_range(
         raise location.error(
             f"{metric} has no score by source length; use {metric.removesuffix(UNPADDED)}"
         )
-    starts = [1, *(bound + 1 for bound in buckets)]
+    starts = [1, *(bound + 1 for bound in buckets[:-1])]
     low, high = lengths
     if low > high or low not in starts or high not in buckets:
         start_list = ", ".join(map(str, starts))

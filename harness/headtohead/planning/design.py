@@ -511,7 +511,7 @@ class Axes:
         """Add a combination and return its key.
 
         If an equal combination exists, it stays and gets the values of the axes that it lacks. If they differ in
-        fields of ``train`` that no result depends on, a note is added.
+        fields of ``train`` that no result depends on, a note with the values of these fields is added.
 
         Raises:
             HeadToHeadError: If an axis or a value is unknown or has a wrong type.
@@ -522,9 +522,10 @@ class Axes:
         equal_cell = self.cells.setdefault(key, cell)
         if equal_cell.config.train != cell.config.train:
             fields = []
-            for axis, written in values.items():
-                if axis.startswith("train."):
-                    fields.append(f"{axis} {written.value}")
+            for name in type(cell.config.train).model_fields:
+                if getattr(cell.config.train, name) != getattr(equal_cell.config.train, name):
+                    label = label_at(cell.config, ("train", name))
+                    fields.append(f"train.{name} {text(label)}")
             self.notes.append(
                 f"{', '.join(fields)} changes nothing: another combination has the same effect"
             )

@@ -566,8 +566,8 @@ def same_data_set(frames: Frames, left: str, right: str) -> bool:
 def loss_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | None:
     """Return why the losses of two variants cannot be compared, or None for other metrics and comparable losses.
 
-    Losses need equal vocabularies and labels, by configuration and by the data of the runs. Label smoothing and z-loss
-    affect training losses only.
+    Perplexities count as losses. Losses need equal vocabularies and labels, by configuration and by the data of the
+    runs. Label smoothing and z-loss affect training losses only.
 
     Raises:
         KeyError: If the experiment lacks one of the variants, and ``metric`` is a loss.

@@ -216,7 +216,8 @@ class Analysis(Scores):
         those that differ in ``evaluate.test_limit`` alone are left out.
 
         Raises:
-            HeadToHeadError: If saved outputs cannot be read or have changed since they were written.
+            HeadToHeadError: If no registered dataset declares the metric, by which variants are ranked, or if saved
+                outputs cannot be read or have changed since they were written.
         """
         by_slug = self.frames.by_slug
         data = by_slug[self.frames.baseline].config.data

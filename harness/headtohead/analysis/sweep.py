@@ -118,7 +118,7 @@ def _axis_sweep(scores: Scores) -> Sweep | None:
     NaN has no chosen row.
 
     Raises:
-        HeadToHeadError: If a variant has the axis, and no registered dataset declares the metric.
+        HeadToHeadError: As `_axis_rows`, also with fewer than two values.
     """
     table = _table(_axis_rows(scores))
     if table is None:
@@ -132,7 +132,8 @@ def _axis_sweep(scores: Scores) -> Sweep | None:
 def _axis_rows(scores: Scores) -> list[_Row]:
     """Return a row for each ranked variant with a value of the axis of learning rates; empty without this axis.
 
-    The name of a variant has the values of its other axes except the size.
+    The name of a row has the values of the other axes of the variant except the size; without any, it is
+    ``all variants``.
 
     Raises:
         HeadToHeadError: If a variant has the axis, and no registered dataset declares the metric, by which variants are

@@ -77,12 +77,18 @@ def uncertainty(scores: Scores, contrasts: Sequence[ContrastResult]) -> Uncertai
     """Return the sources of uncertainty, or None with fewer than two seeds that all variants share.
 
     The variances of variants and seeds, and the correlation, are those of the shared seeds. The variance of test
-    examples is the mean over variants, each over all its seeds. Variants that are not ranked, or not comparable with
-    the baseline, and seeds with a collapsed run are omitted.
+    examples is the mean over variants, each over all its seeds; with several test sets, it is the mean over all of them
+    and ``num_groups`` is that of the last. An estimate of the variance of variants or examples can be negative, and
+    then has no standard deviation. Variants that are not ranked, or not comparable with the baseline, and seeds with a
+    collapsed run are omitted.
 
     Args:
         scores: The scores of the experiment in the metric of the analysis.
-        contrasts: The main contrasts in this metric; those without variance are left out.
+        contrasts: The main contrasts in this metric; those without an error above 0 are left out.
+
+    Raises:
+        HeadToHeadError: If no registered dataset declares the metric, by which variants are ranked, or the file of a
+            run is damaged.
     """
     scores_of_slug = _comparable_scores(scores)
     seeds = shared_seeds([*scores_of_slug.values()])
@@ -120,6 +126,9 @@ def _comparable_scores(scores: Scores) -> dict[str, dict[int, float]]:
     """Return the scores by seed, without collapsed runs, of the ranked variants that are comparable with the baseline.
 
     A variant that equals another one counts once, as that one.
+
+    Raises:
+        HeadToHeadError: If no registered dataset declares the metric, by which variants are ranked.
     """
     frames = scores.frames
     scores_of_slug = {}

@@ -134,8 +134,9 @@ def write_exported(
 def read_exported(folder: Path) -> tuple[RunRecord, PreparedData | None]:
     """Return record and vocabularies of the model in a folder; None for an imported checkpoint without vocabularies.
 
-    The weights are not read. Every file of the manifest is compared with its sha256, except the card, which may be
-    edited. The vocabularies have no splits.
+    Every file of the manifest, also that of the weights, is compared with its sha256, except the card, which may be
+    edited or missing. The weights are not loaded. Files outside the manifest that `load` does not read are ignored. The
+    vocabularies have no splits.
 
     Raises:
         HeadToHeadError: If the manifest, the record or the vocabularies are missing or damaged, a file of the manifest

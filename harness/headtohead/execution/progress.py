@@ -153,7 +153,8 @@ def _describe_end(folder: StackFolder, code: int) -> str:
 def _losses(folders: Sequence[StackFolder]) -> str:
     """Return the training losses of stacks at their last evaluations as ``, loss 2.1 to 3.4``.
 
-    A single loss is ``, loss 2.1``. Stacks without progress or loss are left out; if none is left, the text is empty.
+    A single loss is ``, loss 2.1``. Stacks without a loss, without progress, or with a damaged file of it are left out;
+    if none is left, the text is empty.
     """
     losses = []
     for folder in folders:

@@ -99,15 +99,16 @@ def _copy(stack: StackFolder, experiment: Path) -> StackFolder:
 def _compare(original: RunDirectory, new: RunDirectory) -> tuple[bool, str]:
     """Compare the weights and scores of a run with those of its repetition.
 
-    Metrics of the machine, such as times, and metrics that only the repetition has are not compared.
+    Metrics of the machine, such as times, and metrics that only the repetition has are not compared. A metric that the
+    repetition lacks is different.
 
     Returns:
-        Whether all weights and scores are bit-for-bit equal, and a line with the result. If they differ, the line has
-        the largest difference of weights, the scores, and the versions and sources that changed since.
+        Whether all weights and scores are equal, and a line with the result. If they differ, the line has the largest
+        difference of weights, the different scores, and the versions and sources that changed since.
 
     Raises:
-        HeadToHeadError: If a result file of either run is missing or damaged, or their weights have other names or
-            shapes.
+        HeadToHeadError: If a result file of either run is missing or damaged, a weight is not finite, or their weights
+            have other names, shapes or kinds of numbers; or, if they differ, the configuration of the run is invalid.
     """
     new_weights = checkpoint.load_weights(new.verified(CHECKPOINT))
     old_weights = checkpoint.load_weights(original.verified(CHECKPOINT), new_weights)

@@ -360,8 +360,9 @@ class _Execution:
     def _run_round(self, records: Mapping[Path, StackRecord]) -> str | None:
         """Train stacks to the end of their workers; return the reason if the execution stops early, else None.
 
-        `_ended` adds the runs that are to be trained in another round to ``left``. The workers that still run are ended
-        if the execution stops early or an error is raised, unless the launcher of a plugin returns an iterator without
+        The launcher yields None between the exits of workers; the watcher then updates the shown progress. `_ended`
+        adds the runs that are to be trained in another round to ``left``. The workers that still run are ended if the
+        execution stops early or an error is raised, unless the launcher of a plugin returns an iterator without
         ``close``.
 
         Args:
@@ -381,7 +382,7 @@ class _Execution:
         ends = self.machine.launcher.launch(jobs, workers)
         try:
             for end in ends:
-                if end is None:
+                if end is None:  # no worker has ended since the last exit
                     self.watcher.tick()
                     continue
                 log.info("stack %s ended with exit code %d", end.job.stack.name, end.code)

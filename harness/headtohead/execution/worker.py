@@ -321,10 +321,14 @@ class Worker:
     def _isolated(self, index: int) -> Iterator[None]:
         """Swallow an error of the block and retire the member that it belongs to, with the state FAILED.
 
-        Errors of the disk, the memory, the GPU and of leases concern the whole stack and are re-raised.
+        The error is logged, and the end of the run is announced to the hooks. An interrupt is not swallowed.
 
         Args:
             index: The member.
+
+        Raises:
+            LeaseLost: If another process has taken over a run.
+            Exception: An error of the disk, the memory or the GPU, which concerns the whole stack, as it was raised.
         """
         try:
             yield
@@ -469,6 +473,10 @@ class Worker:
     ) -> None:
         """Write the files of a member's result, the scores and the state DONE last.
 
+        The model has the weights that are saved. The metrics are the last training metrics of these weights: at the
+        step of the best evaluation, or at any step if none is selected. Scores, summaries of the maps and costs replace
+        those of the same name.
+
         Args:
             directory: The run directory, whose lease is held.
             index: The member.
@@ -479,7 +487,7 @@ class Worker:
             OSError: If the disk is full.
             LeaseLost: If another process has taken over the run.
         """
-        record, translations, examples = member_results
+        scores, translations, examples = member_results
         run = self.runs[index]
         member = self.training.progress.members[index]
         if maps:
@@ -493,14 +501,14 @@ class Worker:
         files.write_text(directory / TRANSLATIONS, translations_table(translations))
         write_examples(directory / EXAMPLES, examples)
         metrics = self._last_metrics(index, member.best_step)
-        metrics |= record.metrics
+        metrics |= scores.metrics
         metrics |= summary(maps)
         metrics |= self._costs
         metrics["system/wall_seconds"] = self._seconds
         metrics["system/tokens_seen"] = member.ended_tokens or float(
             self.training.token_sums[index]
         )
-        results = dict(record) | {"metrics": metrics, "notes": self.folder.record.notes}
+        results = dict(scores) | {"metrics": metrics, "notes": self.folder.record.notes}
         run.finish(ResultsRecord(**results), member.ended_step or self.training.progress.step)
 
     @cached_property

@@ -139,7 +139,9 @@ class MultiHeadAttention(nn.Module):
     def _choose_path(self) -> str:
         """Return the path of training: ``"explicit"`` if it requires the weights, else ``"fused"``.
 
-        The fast path of a style counts as fused, also if the style changes scores or weights.
+        Weights are required by a style without projections or with an override of scores or weights, and by an encoding
+        that changes scores or values. The fast path of a style counts as fused, also with such a style.
+        ``has_fast_path`` is already set; it is false with such an encoding.
         """
         needs_weights = (
             not self.style.projects

@@ -222,11 +222,12 @@ class Bound:
 def find_bound(part: type[Component], options: Options, family: str, role: str) -> Bound | None:
     """Return the maximum number of positions of an entry, or of rows for an encoding by row; None if it has none.
 
-    The option that raises the maximum is the first whole number whose increase by 1 increases it by 1.
+    The option that raises the maximum is the first whole number whose increase by 1 increases it by 1; the bound has
+    none if there is no such option. The increased options are not validated, so ``limit`` of an entry must accept them.
 
     Args:
         part: The class of the entry.
-        options: Its options.
+        options: Its options, which are valid.
         family: Its family, for the path of the option.
         role: The role that it acts in.
     """

@@ -457,14 +457,15 @@ class Transformer(nn.Module):
         sampled: Tensor | None = None,
         cache: Cache | None = None,
     ) -> Tensor:
-        """Return the input of the first layer, ``[member, tokens, d_model]``.
+        """Return the input of the first layer, ``[member, tokens, d_model]`` with batch · time tokens.
 
         Args:
             ids: ``[member, batch, time]``.
             embedding: The table of the ids.
             role: ``"encoder"`` or ``"decoder"``.
-            start: Position of the first token.
-            observe: Receives the steps.
+            start: Position of the first token. Ignored with sampled positions, and by an encoding by row, whose
+                positions are the batch rows.
+            observe: Receives the steps before dropout.
             sampled: Sampled positions, ``[member · batch, time]``, or None.
             cache: Cache of the first layer in a decoding step, changed in place by a style that mixes embeddings.
 

@@ -54,8 +54,8 @@ def changes_between(
 
     A change consists of fields that differ and that a result depends on. The result is empty without such fields, and
     a group without such fields is no change. Fields that depend on each other form one change, except those that the
-    file puts into another group. A change without a name in the file is named by its fields, such as
-    ``train.epochs+steps``.
+    file puts into another group. A change without a name in the file is named by the path of its first field and the
+    last parts of the others, such as ``train.epochs+steps``.
 
     Args:
         start: The first configuration.

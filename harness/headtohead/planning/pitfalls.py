@@ -179,7 +179,11 @@ def _future_not_masked(config: RunConfig, leak: float | None) -> str | None:
 def _padding_not_masked(config: RunConfig, leak: float | None) -> str | None:
     """Return the maskings of encoder and cross-attention that do not hide padding, or None.
 
-    None also if batches have one sentence, or if only cross-attention to the decoder's own tokens is concerned.
+    A role counts if a masking of any of its layers does not; maskings with unknown properties do not count. None also
+    if batches have one sentence, or if only cross-attention to the decoder's own tokens is concerned.
+
+    Raises:
+        HeadToHeadError: If a masking or a quirk of the configuration is not registered.
     """
     if config.train.batch_size == 1:
         return None

@@ -95,6 +95,9 @@ def answer(analysis: Analysis) -> str:
     """Return the answer to the experiment's question, or why there is none: a sentence per verdict.
 
     Contrasts without a shown difference are followed by the difference that the study would show.
+
+    Raises:
+        HeadToHeadError: As `Analysis`.
     """
     contrasts = analysis.main_contrasts
     if all(contrast.paired is None for contrast in contrasts):
@@ -244,7 +247,11 @@ def _power_sentence(analysis: Analysis) -> list[str]:
 
 
 def ranks_pairs(analysis: Analysis) -> bool:
-    """Return whether the answer is the ranking of all pairs of two axes."""
+    """Return whether the answer is the ranking of all pairs of two axes.
+
+    Raises:
+        HeadToHeadError: As `Analysis`.
+    """
     kinds = {contrast.family for contrast in analysis.main_contrasts}
     return analysis.two_way is not None and not kinds & {"declared", "added", "taken"}
 

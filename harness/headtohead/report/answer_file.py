@@ -26,6 +26,9 @@ def answer_file(report: Report) -> str:
     """Return the text of ``answer.json``; numbers that are NaN are null.
 
     The margin, the looks and the reference points are null if the study has none.
+
+    Raises:
+        HeadToHeadError: As `Report`.
     """
     analysis, record = report.analysis, report.record
     margin = record.margins.get(analysis.metric)
@@ -54,7 +57,10 @@ def answer_file(report: Report) -> str:
 
 
 def _looks(analysis: Analysis, status: LooksStatus) -> dict[str, Any]:
-    """Return the looks, and why the study stopped; null while it goes on."""
+    """Return the JSON data of the looks.
+
+    ``stopped`` is why the study stopped, and null while it goes on. ``undecided`` are names of main contrasts.
+    """
     stopped: str | None = "decided"
     if not status.complete or status.next is not None:
         stopped = None

@@ -89,7 +89,11 @@ REMOVED = (
 
 
 def declared_section(report: Report) -> Section | None:
-    """Return the contrasts that the experiment file declares, or None without any."""
+    """Return the contrasts that the experiment file declares, or None without any.
+
+    Raises:
+        HeadToHeadError: As `Report`.
+    """
     contrasts = report.analysis.families.declared.contrasts
     if not contrasts:
         return None
@@ -139,6 +143,9 @@ def change_section(report: Report) -> Section | None:
 
     The first row is the difference of the two configurations. The changes follow in the order of the axes, each as it
     is added to the first configuration and as it is taken from the second.
+
+    Raises:
+        HeadToHeadError: As `Report`.
     """
     analysis = report.analysis
     changes = analysis.families.added.contrasts + analysis.families.taken.contrasts
@@ -170,6 +177,9 @@ def factor_section(report: Report) -> Section | None:
     """Return the factor contrasts, largest first, and the interactions; None without factor contrasts.
 
     If the scores without padding were evaluated, each row also has the difference of these.
+
+    Raises:
+        HeadToHeadError: As `Report`.
     """
     analysis = report.analysis
     family = analysis.families.factors
@@ -248,6 +258,9 @@ def two_way_section(report: Report) -> Section | None:
     """Return the table of all pairs with the ranking, or None without two such axes.
 
     A pair without a ranked score has a dash. The background of a cell is darker, the better its mean is.
+
+    Raises:
+        HeadToHeadError: As `Report`.
     """
     metric, result = report.analysis.metric, report.analysis.two_way
     if result is None:
@@ -301,7 +314,11 @@ def _ranked(combination: Combination, metric: str, *, is_first: bool) -> dict[st
 
 
 def transfer_section(report: Report) -> Section | None:
-    """Return how many pairs of variants keep order and verdict from one size to the next, or None without sizes."""
+    """Return how many pairs of variants keep order and verdict from one size to the next, or None without sizes.
+
+    Raises:
+        HeadToHeadError: As `Report`.
+    """
     rows = [_transfer_row(transfer) for transfer in order_transfer(report.analysis)]
     if not rows:
         return None
@@ -333,7 +350,11 @@ def _percent(fraction: float) -> str:
 
 
 def uncertainty_section(report: Report) -> Section | None:
-    """Return the standard deviation by source, and the sources of each contrast; None with a single seed."""
+    """Return the standard deviation by source, and the sources of each contrast; None with a single seed.
+
+    Raises:
+        HeadToHeadError: As `Report`.
+    """
     analysis, uncertainty = report.analysis, report.analysis.uncertainty
     if uncertainty is None:
         return None

@@ -289,6 +289,9 @@ def length_section(report: Report) -> Section:
 
     Variants without these scores have no row, and a bucket that a variant lacks is an empty cell. Without scores of at
     least two buckets, the section has no table.
+
+    Raises:
+        HeadToHeadError: As `Report`.
     """
     scores = bucket_scores(report.analysis)
     metric = f"test/{bucket_metric(report.analysis)}"
@@ -463,9 +466,10 @@ def _candidates(by_slug: Mapping[str, Sequence[Translation]]) -> dict[str, _Cand
 
 
 def _one_of_each_length(sources: Sequence[str]) -> list[str]:
-    """Return the first source of each of ``SAMPLES`` lengths, evenly spread from the shortest to the longest.
+    """Return the first source of each of ``SAMPLES`` lengths, from the shortest to the longest.
 
-    With fewer lengths, there is one of each; empty without sources. A length is a number of words.
+    They are evenly spread by rank among the distinct lengths, not by the number of words. With fewer lengths, there is
+    one of each; empty without sources. A length is a number of words.
     """
     first_of: dict[int, str] = {}
     for source in sources:

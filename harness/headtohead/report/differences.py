@@ -31,6 +31,9 @@ def differences(analysis: Analysis) -> list[dict[str, str]]:
     a further row has the number of the others.
 
     There are no rows if the answer is about pairs of two axes, or if no main contrast has a test.
+
+    Raises:
+        HeadToHeadError: As `Analysis`.
     """
     contrasts = analysis.main_contrasts
     if ranks_pairs(analysis) or all(contrast.paired is None for contrast in contrasts):

@@ -67,6 +67,9 @@ def runs_html(runs: RunsTable) -> str:
 
     The main columns are ``SHOWN_COLUMNS`` and test scores, without empty columns. Of more than ``MAX_ROWS`` runs, rows
     in the middle are left out. The answer ranks only variants with all seeds.
+
+    Raises:
+        HeadToHeadError: As `Report`.
     """
     report = Report(Analysis(runs.frames))
     columns = []

@@ -142,7 +142,11 @@ SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
 
 
 def report_sections(report: Report, figures: Collection[str] = ()) -> list[Section]:
-    """Return the sections with content; ``figures`` are the names of the drawn figures."""
+    """Return the sections with content; ``figures`` are the names of the drawn figures.
+
+    Raises:
+        HeadToHeadError: As `Report`.
+    """
     sections = []
     for make in SECTIONS:
         section = make(report)

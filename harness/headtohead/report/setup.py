@@ -181,6 +181,9 @@ def tuning_section(report: Report) -> Section | None:
     """Return the losses of the tuning sweep with its figure, or the figure of an axis of learning rates.
 
     None without both; a tuning sweep that has not ended counts as none.
+
+    Raises:
+        HeadToHeadError: As `Report`.
     """
     record, sweep = report.record.tuning, report.analysis.sweep
     caption = SWEEP_CAPTION
@@ -385,6 +388,9 @@ def statistics_section(report: Report) -> Section:
     Without a tested family, the methods are a line on how intervals are computed, and sequential seeds have no line.
     Variances are described as moderated from three trained variants on. If the report has several tested families, a
     line states the error rate of all together; the ranking of pairs counts as a family.
+
+    Raises:
+        HeadToHeadError: As `Report`.
     """
     analysis = report.analysis
     frames = analysis.frames
@@ -432,7 +438,11 @@ OTHER_TESTS = (
 
 
 def other_tests_section(report: Report) -> Section | None:
-    """Return the paired t-tests and sign-flip tests of all contrasts, each difference once; None without a test."""
+    """Return the paired t-tests and sign-flip tests of all contrasts, each difference once; None without a test.
+
+    Raises:
+        HeadToHeadError: As `Report`.
+    """
     rows = []
     keys = set()
     for family in report.analysis.families:

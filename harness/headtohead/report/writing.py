@@ -194,7 +194,11 @@ def checksums(contents: Mapping[str, bytes]) -> str:
 
 
 def draw(report: Report) -> dict[str, Figure]:
-    """Return the figures by name, without figures that have no data."""
+    """Return the figures by name, without figures that have no data.
+
+    Raises:
+        HeadToHeadError: As `Report`.
+    """
     figures = {}
     for name, draw_figure in FIGURES.items():
         figure = draw_figure(report.analysis)

@@ -27,7 +27,11 @@ WITHIN_MARGIN = "it improves {metric} by at most {effect}, not more than the mar
 
 @warning
 def leaky_test(analysis: Analysis) -> Iterator[Sentence]:
-    """Warn of test examples in training whose effect on a score can exceed the margin."""
+    """Warn of test examples in training whose effect on a score can exceed the margin.
+
+    Raises:
+        HeadToHeadError: As `Analysis`.
+    """
     for leak in leaks(analysis):
         if leak.is_serious:
             yield _leak_sentence(analysis, leak, LEAKY_OF if leak.slugs else LEAKY)
@@ -43,7 +47,11 @@ def leaky_validation(analysis: Analysis) -> Iterator[Sentence]:
 
 @caution
 def leaked_test(analysis: Analysis) -> Iterator[Sentence]:
-    """State the effect of test examples in training that cannot exceed the margin."""
+    """State the effect of test examples in training that cannot exceed the margin.
+
+    Raises:
+        HeadToHeadError: As `Analysis`.
+    """
     for leak in leaks(analysis):
         if not leak.is_serious:
             yield _leak_sentence(analysis, leak, LEAK_OF if leak.slugs else LEAK)
@@ -92,10 +100,10 @@ def other_test_sentences(analysis: Analysis) -> Iterator[Sentence]:
 
     Those are the variants of ``Analysis.other_test_sentences``, so variants without saved translations are not named.
     Variants on another dataset, language or size are not named either. The shares are those that were measured and are
-    above 0, in percent with one decimal, equal ones once.
+    above 0, in percent with one decimal, equal ones once; of many, the first `MAX_NAMED`.
 
     Raises:
-        HeadToHeadError: If saved outputs cannot be read or have changed since they were written.
+        HeadToHeadError: As `Analysis`, and if saved outputs have changed since they were written.
     """
     frames = analysis.frames
     slugs = []

@@ -136,7 +136,11 @@ LOOKS = (
 
 @note
 def stated_looks(analysis: Analysis) -> Iterator[Sentence]:
-    """State the looks of a study with sequential seeds, and what the last one decided; nothing for other studies."""
+    """State the looks of a study with sequential seeds, and what the last one decided; nothing for other studies.
+
+    Raises:
+        HeadToHeadError: As `Analysis`.
+    """
     status = analysis.looks
     if status is None:
         return

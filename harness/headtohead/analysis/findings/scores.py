@@ -33,7 +33,11 @@ CHANGE_VOCABULARY = (
 
 @warning
 def no_score(analysis: Analysis) -> Iterator[Sentence]:
-    """Warn if every run has the worst possible score."""
+    """Warn if every run has the worst possible score.
+
+    Raises:
+        HeadToHeadError: As `Analysis`.
+    """
     frames, metric = analysis.frames, analysis.metric
     worst = worst_score(metric)
     values = [value for slug in frames.by_slug for value in frames.scores(slug, metric).values()]
@@ -185,13 +189,21 @@ SHARE = "{below} of {compared} variants"
 
 @caution
 def below_nearest_neighbour(analysis: Analysis) -> Iterator[Sentence]:
-    """Name the variants that do not beat the target of the most similar training sentence."""
+    """Name the variants that do not beat the target of the most similar training sentence.
+
+    Raises:
+        HeadToHeadError: As `Analysis`.
+    """
     yield from _below(analysis, "nearest_neighbour", "nearest-neighbour retrieval")
 
 
 @caution
 def below_most_frequent_target(analysis: Analysis) -> Iterator[Sentence]:
-    """Name the variants that do not beat the most frequent target of the training data."""
+    """Name the variants that do not beat the most frequent target of the training data.
+
+    Raises:
+        HeadToHeadError: As `Analysis`.
+    """
     yield from _below(analysis, "majority", "the most frequent target")
 
 
@@ -252,6 +264,9 @@ def below_bigram(analysis: Analysis) -> Iterator[Sentence]:
     """Name the ranked variants whose test loss is not below that of a bigram model; nothing without this loss.
 
     Variants whose losses are not comparable with the baseline's, or that have no test loss, are not named.
+
+    Raises:
+        HeadToHeadError: As `Analysis`.
     """
     frames = analysis.frames
     losses = frames.record.data.get("losses_without_model", {})
@@ -278,6 +293,9 @@ def spread(analysis: Analysis) -> Iterator[Sentence]:
 
     Collapsed runs do not count. Nothing with fewer than two scores of the baseline; no pooled deviation in a study of
     one variant, or if no variant of the data set is ranked.
+
+    Raises:
+        HeadToHeadError: As `Analysis`.
     """
     frames, metric, sd = analysis.frames, analysis.metric, analysis.baseline_sd
     if math.isnan(sd):
@@ -320,7 +338,11 @@ VARIABLE = (
 
 @note
 def larger_variance(analysis: Analysis) -> Iterator[Sentence]:
-    """Name the variants with a larger variance over seeds, whose contrasts do not share a variance."""
+    """Name the variants with a larger variance over seeds, whose contrasts do not share a variance.
+
+    Raises:
+        HeadToHeadError: As `Analysis`.
+    """
     slugs = tuple(analysis.variable)
     if slugs:
         ratios = [f"{ratio:.1f}" for ratio in analysis.variable.values()]
@@ -341,7 +363,11 @@ SEED_EFFECTS = (
 
 @note
 def seed_effects_differ(analysis: Analysis) -> Iterator[Sentence]:
-    """State that the differences vary more over seeds than the residuals of the variants."""
+    """State that the differences vary more over seeds than the residuals of the variants.
+
+    Raises:
+        HeadToHeadError: As `Analysis`.
+    """
     families = {contrast.judged_as for contrast in analysis.main_contrasts if contrast.judged_as}
     ratios = [analysis.families.variance_ratio(family) for family in families]
     largest = max((ratio for ratio in ratios if math.isfinite(ratio)), default=0.0)

@@ -30,8 +30,13 @@ GAP = (
 def still_learning(analysis: Analysis) -> Iterator[Sentence]:
     """Name the variants whose loss still falls, with one difference that more training could explain.
 
-    It is the smallest gap of a detected contrast, else the largest of all; left out if no contrast has a gap. Variants
-    are not named if all are still learning. The schedules are named if all of them lower the learning rate.
+    The difference is `Convergence.smallest_gap`: the smallest gap of a detected contrast, else the largest gap.
+    Contrasts in which the better score has the higher loss do not count. It is left out if there is no such gap, as
+    always if the baseline is not still learning. Variants are not named if all are still learning. The schedules are
+    named if all of them lower the learning rate.
+
+    Raises:
+        HeadToHeadError: As `Analysis`.
     """
     training = analysis.convergence
     slugs = training.still_learning
@@ -149,14 +154,22 @@ BELOW_BIGRAM = " The baseline's test loss, {loss}, is lower than that of a bigra
 
 @caution
 def schedule_ended_early(analysis: Analysis) -> Iterator[Sentence]:
-    """Caution if a schedule ended before a pass over the data, or with a baseline not better than a bigram model."""
+    """Caution if a schedule ended before a pass over the data, or with a baseline not better than a bigram model.
+
+    Raises:
+        HeadToHeadError: As `Analysis`.
+    """
     if analysis.convergence.ended and _trained_little(analysis):
         yield _ended(analysis)
 
 
 @note
 def schedule_ended(analysis: Analysis) -> Iterator[Sentence]:
-    """State how far the variants trained whose loss was flat when the schedule ended."""
+    """State how far the variants trained whose loss was flat when the schedule ended.
+
+    Raises:
+        HeadToHeadError: As `Analysis`.
+    """
     if analysis.convergence.ended and not _trained_little(analysis):
         yield _ended(analysis)
 

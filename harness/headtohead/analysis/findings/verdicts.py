@@ -84,7 +84,11 @@ NO_CONTROL = (
 
 @caution
 def no_positive_control(analysis: Analysis) -> Iterator[Sentence]:
-    """Caution if a study found differences within the margin, and none that can exceed it."""
+    """Caution if a study found differences within the margin, and none that can exceed it.
+
+    Raises:
+        HeadToHeadError: As `Analysis`.
+    """
     if not any(map(_is_within, analysis.main_contrasts)):
         return
     tested = [*analysis.main_contrasts, *analysis.families.variants.contrasts]
@@ -106,7 +110,11 @@ ARROWS = (
 
 @note
 def arrows(analysis: Analysis) -> Iterator[Sentence]:
-    """Explain the names of the changes between two configurations."""
+    """Explain the names of the changes between two configurations.
+
+    Raises:
+        HeadToHeadError: As `Analysis`.
+    """
     if analysis.families.added.contrasts:
         (total,) = analysis.families.variants.contrasts
         by_slug = analysis.frames.by_slug
@@ -123,7 +131,11 @@ BY_PAIRED_TEST = "show a difference of {contrasts}"
 
 @note
 def paired_tests_differ(analysis: Analysis) -> Iterator[Sentence]:
-    """Name the main contrasts for which the paired t-test disagrees on whether there is a difference."""
+    """Name the main contrasts for which the paired t-test disagrees on whether there is a difference.
+
+    Raises:
+        HeadToHeadError: As `Analysis`.
+    """
     not_shown: list[str] = []
     shown: list[str] = []
     for contrast in analysis.main_contrasts:
@@ -148,6 +160,9 @@ def few_interactions(analysis: Analysis) -> Iterator[Sentence]:
     """State the tested interactions of a study whose main contrasts are all declared, a sentence each.
 
     Nothing if the study has more than MAX_NAMED interactions.
+
+    Raises:
+        HeadToHeadError: As `Analysis`.
     """
     interactions = analysis.families.interactions.contrasts
     is_declared = all(contrast.family == "declared" for contrast in analysis.main_contrasts)

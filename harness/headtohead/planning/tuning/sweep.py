@@ -21,15 +21,19 @@ def sweep(
     settings: Mapping[str, Sequence[TuningSetting]],
     further: Collection[str] = (),
 ) -> tuple[LoadedExperiment, Design]:
-    """Return the experiment that trains every variant with every of its settings.
+    """Return the experiment of the tuning runs, and its design: every variant with every of its settings.
+
+    The experiment is a copy without ``tune`` whose primary metric is `TUNING_METRIC`. Its number of seeds is
+    ``tune_seeds``, and with ``tune_epochs`` every variant trains for these epochs. Its baseline is the baseline of the
+    design with its first setting; nothing is excluded.
 
     Args:
         loaded: The experiment that is tuned.
         design: Its design.
-        settings: The settings by variant.
-        further: The slugs of the tuning variants that get further seeds.
+        settings: The settings by slug of a variant. Every variant has at least one; all have the same fields.
+        further: The slugs of the tuning variants, as of `swept_slug`, that get `FURTHER_SEEDS` further seeds.
     """
-    # They do not depend on the seeds of the experiment, so that more of those are possible.
+    # The seeds do not depend on those of the experiment, so that it can get more seeds.
     num_seeds = loaded.file.tune_seeds
     seeds = tuple(MAX_SEED + number for number in range(1, num_seeds + 1))
     further_seeds = tuple(seeds[-1] + number for number in range(1, FURTHER_SEEDS + 1))

@@ -65,6 +65,9 @@ def sweep_figure(analysis: Analysis) -> Figure | None:
 
     The bars are one standard deviation over seeds on both sides; without one, they have no length. Variants after the
     first `MAX_LINES` are left out. The axis is logarithmic if all values are positive. None without a sweep.
+
+    Raises:
+        HeadToHeadError: As `Analysis`.
     """
     sweep = analysis.sweep
     if sweep is None:
@@ -241,13 +244,14 @@ class BandLayout(NamedTuple):
 def _band_figure(analysis: Analysis, table: pd.DataFrame, x: str, line: str) -> Figure:
     """Draw mean, min and max of each variant in panels with a common legend.
 
-    Only the best `MAX_LINES` variants are drawn, with the baseline. Each setting of the axes without colours has a
-    panel. With more variants than colours, or more than ``MAX_PANELS`` settings, each variant has a separate panel in
-    which the baseline is grey.
+    Only the best `MAX_LINES` variants of the table are drawn, in the order of the study; the baseline is one of them if
+    it is in the table. Each setting of the axes without colours has a panel. With more variants than colours, or more
+    than ``MAX_PANELS`` settings, each variant has a separate panel, in which the baseline is grey. The first colour of
+    a panel is drawn last, on top.
 
     Args:
         analysis: The study.
-        table: Columns variant, mean, min, max and ``x``; at least one row.
+        table: Columns variant, mean, min, max and ``x``; at least one row. Its variants are those of the study.
         x: The column of the horizontal axis.
         line: The format of the lines, as in `Axes.plot`.
 

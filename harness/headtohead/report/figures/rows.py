@@ -23,7 +23,11 @@ MAX_ROWS = 48
 
 
 def forest_figure(analysis: Analysis) -> Figure | None:
-    """Draw the main contrasts, or return None without any."""
+    """Draw the main contrasts, or return None without any.
+
+    Raises:
+        HeadToHeadError: As `Analysis`.
+    """
     rows = forest_rows(analysis)
     if not rows:
         return None

@@ -14,7 +14,7 @@ from headtohead.schema.metric import UNPADDED, Metric
 from headtohead.storage.examples import SplitExamples, read_examples
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import counted, find
-from headtohead_judge.examples import MIN_GROUPS
+from headtohead_judge.groups import MIN_GROUPS
 from headtohead_judge.variance import jackknife
 
 MAX_VALUES = 500_000

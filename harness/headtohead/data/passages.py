@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headtohead.data.splits import WINDOW
-from headtohead_judge.examples import MIN_GROUPS
+from headtohead_judge.groups import MIN_GROUPS
 
 PASSAGES = MIN_GROUPS
 """Number of passages of validation, and of the test: the fewest whose variance is estimated."""

@@ -20,9 +20,6 @@ from headtohead_judge.variance import example_variance
 Floats = NDArray[np.float64]
 Key = TypeVar("Key", bound=Hashable)
 
-MIN_GROUPS = 20
-"""Smallest number of groups of examples whose variance enters intervals."""
-
 
 @dataclass(frozen=True)
 class Examples(Generic[Key]):

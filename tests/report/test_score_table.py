@@ -48,7 +48,7 @@ def study(analysed: Callable[..., Analysis]) -> Callable[..., Report]:
         ({"sinusoidal": 0.9, "rotary": 0.9005}, None, set()),
         ({"sinusoidal": 0.9, "rotary": 0.9005}, 0.02, {"sinusoidal", "rotary"}),
         ({"sinusoidal": 0.8, "rotary": 0.9, "none": 0.9005}, None, set()),
-        ({"sinusoidal": 0.8, "rotary": 0.9, "none": 0.9005}, 0.02, {"rotary", "none"}),
+        ({"sinusoidal": 0.8, "rotary": 0.9, "alibi": 0.9005}, 0.02, {"rotary", "alibi"}),
         ({"sinusoidal": 0.8, "rotary": 0.9, "none": 0.3}, None, {"rotary"}),
     ],
     default=3,

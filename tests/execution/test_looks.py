@@ -19,7 +19,7 @@ NULL = {"design": [{"one_at_a_time": {"model.dropout": [0.101]}}]}
 def test_a_study_with_a_huge_contrast_stops_at_the_first_look(study: Study) -> None:
     study.write(**SHORT, **HUGE)
     assert (
-        "look 1 of 2, 3 seeds: stopped because every main contrast has a direction"
+        "look 1 of 2, 3 seeds: stopped because every main contrast is decided"
         in study.run().stdout
     )
     assert len(study.directories()) == 2 * 3

@@ -250,3 +250,23 @@ def test_a_wrong_option_is_one_line(
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(main, words.split(), prog_name="h2h")
     assert (result.exit_code, result.output) == (2, f"{line}\n")
+
+
+def test_an_error_in_place_of_an_interrupt_is_the_interrupt() -> None:
+    """The import of a C extension can turn KeyboardInterrupt into another exception."""
+    code = (
+        "import os, signal\n"
+        "from headtohead.cli import interruption, program\n"
+        "def interrupted(**options):\n"
+        "    try:\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "        signal.pause()\n"
+        "    except KeyboardInterrupt:\n"
+        "        raise RecursionError('maximum recursion depth exceeded') from None\n"
+        "interruption.start()\n"
+        "interruption.raise_interrupts()\n"
+        "program.main = interrupted\n"
+        "program.run_program()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "h2h: interrupted\n")

@@ -13,6 +13,7 @@ EXIT_CODE = 130
 MESSAGE = "h2h: interrupted"
 
 _is_started = False
+_was_raised = False
 
 
 def start() -> None:
@@ -26,7 +27,12 @@ def start() -> None:
 def raise_interrupts() -> None:
     """Raise KeyboardInterrupt at Ctrl-C from now on."""
     if _is_started:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, _raise)
+
+
+def was_raised() -> bool:
+    """Return whether a Ctrl-C was raised; the import of a C extension can turn it into another exception."""
+    return _was_raised
 
 
 def exit_at_interrupts() -> None:
@@ -35,7 +41,18 @@ def exit_at_interrupts() -> None:
         signal.signal(signal.SIGINT, _exit)
 
 
+def _raise(number: int, frame: object) -> None:
+    global _was_raised
+    _was_raised = True
+    raise KeyboardInterrupt
+
+
 def _exit(number: int, frame: object) -> None:
+    exit_now()
+
+
+def exit_now() -> None:
+    """Print the line and end the process, without exit handlers."""
     try:
         os.write(2, f"{MESSAGE}\n".encode())
     finally:

@@ -10,6 +10,7 @@ import sys
 import threading
 
 from headtohead import children, logs
+from headtohead.cli import interruption
 from headtohead.cli.group import main
 from headtohead.errors import describe
 from headtohead_judge.output import echo
@@ -35,6 +36,8 @@ def run_program() -> None:
     except SystemExit as error:
         code = error.code
     except Exception as error:
+        if interruption.was_raised():
+            interruption.exit_now()
         code = INTERNAL_ERROR
         file = logs.traceback_file(error)
         where = "--log-file FILE keeps the traceback"

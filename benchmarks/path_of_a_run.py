@@ -62,7 +62,7 @@ class CallPath:
 
     Args:
         folders: Functions of files in these folders count.
-        end: Qualified name of the function whose call ends the path; it counts.
+        end: Qualified name of the function that ends the path; its call is counted.
         calls: Numbers of calls by caller and callee, each ``<file>:<qualified name>``.
         files: The files in the order of the calls.
     """

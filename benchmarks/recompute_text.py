@@ -226,7 +226,7 @@ class Page:
     def num_same_by_construction(self, contrast: Mapping[str, Any]) -> int:
         """Return the number of settings that a contrast leaves out: both sides have the same runs.
 
-        The sides of a setting are the variants whose slugs differ like those of the first pair of the contrast.
+        A setting compares two variants with the difference in slugs that the first pair of the contrast has.
         """
         trained_of = {slug: self.equal.get(slug, slug) for slug in self.all_titles}
         change = differing_parts(*contrast["pairs"][0])
@@ -353,7 +353,7 @@ def hedges(values: np.ndarray) -> float:
 
 
 def detectable(sources: Sequence[Mapping[str, float]], level: float) -> float:
-    """Return the true difference whose interval excludes 0 with a power of 80 %.
+    """Return the true difference that an interval separates from 0 in 80 % of studies.
 
     The width varies as that of a single source with the degrees of Satterthwaite.
     """
@@ -732,7 +732,7 @@ RULES: list[Rule] = [
     ),
 ]
 
-# Sentences whose values depend on a name before the pattern: rules that receive the text before it, too.
+# These rules also receive the text before the pattern, because their values depend on the contrast named there.
 
 NamedRule = tuple[str, Callable[[Page, str, re.Match[str]], Sequence[float]]]
 

@@ -23,7 +23,7 @@ IMPROVEMENTS = 0.2
 SHARED = 0.3
 """Fraction of the variance over seeds that all variants share by seed."""
 NOISY = 0.2
-"""Fraction of the changes whose scores have another standard deviation."""
+"""Fraction of the changes with another standard deviation of the scores."""
 
 
 @dataclass(frozen=True)

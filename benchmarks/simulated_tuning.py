@@ -1,4 +1,4 @@
-"""Simulated studies of equal variants whose learning rates are tuned: how often a contrast has a wrong direction.
+"""Simulated studies of equal variants with tuned learning rates: how often a contrast has a wrong direction.
 
     python benchmarks/simulated_tuning.py [--studies 1000] [--correlation 0.5]
 

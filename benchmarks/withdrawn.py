@@ -82,7 +82,7 @@ def listed(text: str, reasons: Mapping[str, str]) -> str:
 
 
 def main(reports: Path = REPORTS) -> int:
-    """Mark all committed reports and print those whose pages changed; 1 if a withdrawn name has no report."""
+    """Mark all committed reports and print each changed one; return 1 if a withdrawn name has no report."""
     reasons = withdrawn(reports)
     folders = {
         file.parent.relative_to(reports).as_posix(): file.parent

@@ -110,8 +110,8 @@ class Scores:
         if lengths:
             return ScoreTable(scores, tuple(blocks))
         selection = {}
-        for slug, term in self.selections(metric).by_variant.items():
-            selection[Side(slug, metric)] = term
+        for slug, variance_of_choice in self.selections(metric).by_variant.items():
+            selection[Side(slug, metric)] = variance_of_choice
         test_sets = self.test_examples(metric).test_sets
         return ScoreTable(scores, tuple(blocks), test_sets, selection)
 

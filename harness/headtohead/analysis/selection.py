@@ -32,11 +32,11 @@ ONE_SEED = "values were chosen with one seed"
 
 @dataclass(frozen=True)
 class Selections:
-    """The terms of the variants in a metric.
+    """The variances that the choices of tuned values add to scores in a metric.
 
     Attributes:
-        by_variant: The term of each variant with one.
-        reason: Why no variant has a term; empty if one has.
+        by_variant: The variance of each variant with a choice between settings.
+        reason: Why no variant has such a variance; empty if a variant has.
         without_scores: The variants whose tuning runs have no scores in the metric.
     """
 
@@ -46,10 +46,10 @@ class Selections:
 
 
 def selections(record: TuningRecord | None, metric: str) -> Selections:
-    """Return the term of each tuned variant in a metric, and why there are none.
+    """Return the variance of the choice of each tuned variant in a metric, or why there is none.
 
-    A variant with a single setting has no term, because nothing was chosen, and no variant has one if each value was
-    tried with one seed.
+    A variant with a single setting is left out, because nothing was chosen. If each value was tried with one seed, the
+    variance cannot be estimated, and all variants are left out.
 
     Args:
         record: The tuning of an experiment; None if nothing is tuned.
@@ -61,7 +61,7 @@ def selections(record: TuningRecord | None, metric: str) -> Selections:
         return Selections({}, NO_CHOICE)
     if len(record.seeds) == 1:
         return Selections({}, ONE_SEED)
-    terms = {}
+    by_variant = {}
     without_scores = []
     for slug, tuned in record.variants.items():
         if tuned.rule == Rule.ONE_SETTING:
@@ -70,9 +70,9 @@ def selections(record: TuningRecord | None, metric: str) -> Selections:
         if np.isnan(table.scores(metric)).any():
             without_scores.append(slug)
         else:
-            terms[slug] = _selection(tuned, table, metric)
-    reason = "" if terms else f"tuning runs have no {metric}"
-    return Selections(terms, reason, tuple(without_scores))
+            by_variant[slug] = _selection(tuned, table, metric)
+    reason = "" if by_variant else f"tuning runs have no {metric}"
+    return Selections(by_variant, reason, tuple(without_scores))
 
 
 def _selection(tuned: TunedVariant, table: Table, metric: str) -> Selection:

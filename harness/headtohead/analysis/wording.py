@@ -90,11 +90,13 @@ def _no_selection(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> st
     if analysis.frames.record.tuning is None:
         return ""
     for contrast in contrasts:
-        terms = analysis.selections(contrast.metric)
-        if terms.reason:
-            return NO_SELECTION.format(reason=terms.reason)
+        selections = analysis.selections(contrast.metric)
+        if selections.reason:
+            return NO_SELECTION.format(reason=selections.reason)
         without = [
-            side.variant for side in contrast.trained.sides if side.variant in terms.without_scores
+            side.variant
+            for side in contrast.trained.sides
+            if side.variant in selections.without_scores
         ]
         if without:
             names = [analysis.frames.by_slug[slug].title for slug in without]

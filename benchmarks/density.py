@@ -1,11 +1,11 @@
-"""Limits on how dense the code is; the exit code is 1 if a folder exceeds one.
+"""Limits on how dense the code is; the exit code is 1 if a file or folder exceeds one.
 
-A reader who reads once, top to bottom, needs statements of few tokens. Per folder, this counts tokens per statement
+A reader who reads once, top to bottom, needs statements of few tokens. Per path, this counts tokens per statement
 and, per 10,000 tokens, conditional expressions (also products with a condition, such as ``text * bool(count)``) and
 comprehensions (also calls of ``map`` and ``filter``). Docstrings and comments do not count. For comparison, click,
 pluggy and wandb have 8.4 to 9.0 tokens per statement.
 
-Usage: python benchmarks/density.py FOLDER ...
+Usage: python benchmarks/density.py PATH ...
 """
 
 from __future__ import annotations
@@ -128,34 +128,36 @@ def called_name(node: ast.AST) -> str:
     return ""
 
 
-def count_folder(folder: Path) -> Counts:
-    """Return the counts of all Python files in a folder."""
+def count_path(path: Path) -> Counts:
+    """Return the counts of a Python file, or of all Python files in a folder."""
+    if path.is_file():
+        return count(path.read_text(encoding="utf-8"))
     counts = Counts()
-    for path in sorted(folder.rglob("*.py")):
-        counts += count(path.read_text(encoding="utf-8"))
+    for file in sorted(path.rglob("*.py")):
+        counts += count(file.read_text(encoding="utf-8"))
     return counts
 
 
-def main(folders: Iterable[Path]) -> int:
-    """Print the density of each folder; return 1 if one exceeds a limit, else 0."""
+def main(paths: Iterable[Path]) -> int:
+    """Print the density of each file or folder; return 1 if one exceeds a limit, else 0."""
     code = 0
-    for folder in folders:
-        counts = count_folder(folder)
+    for path in paths:
+        counts = count_path(path)
         conditionals = counts.per_ten_thousand_tokens(counts.conditionals)
         comprehensions = counts.per_ten_thousand_tokens(counts.comprehensions)
         print(
-            f"{folder}: {counts.tokens_per_statement:.1f} tokens per statement (at most {MAX_TOKENS}); per 10,000 "
+            f"{path}: {counts.tokens_per_statement:.1f} tokens per statement (at most {MAX_TOKENS}); per 10,000 "
             f"tokens {conditionals:.0f} conditional expressions (at most {MAX_CONDITIONALS}), {comprehensions:.0f} "
             f"comprehensions (at most {MAX_COMPREHENSIONS})"
         )
         exceeded = counts.exceeded()
         if exceeded:
-            print(f"{folder}: too many {' and '.join(exceeded)}", file=sys.stderr)
+            print(f"{path}: too many {' and '.join(exceeded)}", file=sys.stderr)
             code = 1
     return code
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("folders", nargs="+", type=Path)
-    sys.exit(main(parser.parse_args().folders))
+    parser.add_argument("paths", nargs="+", type=Path)
+    sys.exit(main(parser.parse_args().paths))

@@ -2,9 +2,9 @@
 
     python benchmarks/recompute.py reports/quickstart [reports/...]
 
-Nothing of headtohead is imported: the interval of a difference is written here a second time, from
-docs/concepts/statistics.md, with `scipy.stats` and loops. The variances of test examples and of tuned values are those
-of ``answer.json``, because their data are not committed. Exit code 1 if a number differs. Studies with looks, and
+Nothing of headtohead is imported: the interval of a difference and the rule of collapsed runs are written here a second
+time, from docs/concepts/statistics.md, with `scipy.stats` and loops. The variances of examples and of tuned values are
+those of ``answer.json``, because their data are not committed. Exit code 1 if a number differs. Studies with looks, and
 families with a score that `results.csv` does not have, are counted as not recomputed. Reports in
 ``reports/withdrawn.yaml`` are named with their reason and not recomputed.
 """
@@ -33,75 +33,114 @@ Weights = Mapping[str, float]
 
 
 def table_of(scores: Scores) -> pd.DataFrame:
-    """Return the scores ``[seed, variant]`` of the seeds that all variants have."""
-    return pd.DataFrame(scores).dropna().sort_index()
+    """Return the scores ``[seed, variant]``, NaN where a variant has no run that counts."""
+    return pd.DataFrame(scores).sort_index()
+
+
+def different(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the columns without those that repeat another one."""
+    return table.loc[:, ~table.T.duplicated()]
 
 
 def smallest_larger_variance(table: pd.DataFrame) -> float:
     """Return the smallest variance over seeds that is significantly larger than those of the others; else infinity."""
-    n = len(table)
-    is_first = ~table.T.duplicated()  # variants with the same scores count once
-    v, limit = sorted(table.var()[is_first]), math.inf
-    for k in reversed(range(max(2, math.ceil(len(v) / 2)), len(v))):
-        if np.mean(v[:k]) > 1e-20 and stats.f.sf(
-            v[k] / np.mean(v[:k]), n - 1, k * (n - 1)
-        ) <= 0.07 / len(v):
-            limit = v[k]
-    return limit
+    scores = different(table)
+    variances = scores.var()
+    degrees = scores.count() - 1
+    ascending = variances.sort_values().index
+    for k in range(max(2, math.ceil(len(ascending) / 2)), len(ascending)):
+        following = ascending[k]
+        smaller = ascending[:k]
+        smaller_degrees = degrees[smaller].sum()
+        common = (variances * degrees)[smaller].sum() / smaller_degrees
+        if common <= 1e-20:
+            continue
+        p = stats.f.sf(variances[following] / common, degrees[following], smaller_degrees)
+        if p <= 0.07 / len(ascending):
+            return float(variances[following])
+    return math.inf
 
 
 def common_variance(table: pd.DataFrame, limit: float) -> tuple[float, float, float]:
-    """Return residual variance, its degrees of freedom, and prior degrees, of the variants with a variance below."""
-    n = len(table)
-    is_first = ~table.T.duplicated()
-    kept = table.loc[:, is_first & (table.var() < limit)]
-    residuals = kept.sub(kept.mean(axis=1), axis=0) - kept.mean() + kept.to_numpy().mean()
-    squares = (residuals**2).sum()
-    degrees = (kept.shape[1] - 1) * (n - 1)
-    logs = np.log(squares[squares > 0])
-    excess = logs.var(ddof=1) - special.polygamma(1, (n - 1) / 2) if len(logs) > 1 else 0.0
-    prior = 10.0
-    if excess > 0:
-        prior = min(
-            10.0, 2 * optimize.brentq(lambda y: special.polygamma(1, y) - excess, 1e-6, 1e6)
-        )
-    return float(squares.sum() / degrees), degrees, prior
+    """Return residual variance, its degrees of freedom, and prior degrees, of the variants with a variance below.
+
+    Effects of variants and seeds are fitted by least squares. All are NaN for fewer than two variants.
+    """
+    kept = different(table)
+    kept = kept.loc[:, kept.var() < limit]
+    kept = kept[kept.count(axis=1) > 1]
+    if kept.shape[1] < 2:
+        return math.nan, math.nan, math.nan
+    rows = kept.stack().dropna()
+    seeds = pd.get_dummies(rows.index.get_level_values(0), dtype=float)
+    variants = pd.get_dummies(rows.index.get_level_values(1), dtype=float)
+    design = np.hstack([seeds, variants])
+    effects, _, rank, _ = np.linalg.lstsq(design, rows.to_numpy())
+    squares = ((rows - design @ effects) ** 2).groupby(level=1).sum()
+    residual = float(squares.sum() / (len(rows) - rank))
+    return residual, len(rows) - int(rank), prior_degrees(squares, kept.count()[squares.index] - 1)
+
+
+def prior_degrees(squares: pd.Series, degrees: pd.Series) -> float:
+    """Return the prior degrees of freedom of the variances of variants, at most 10."""
+    variances = squares / degrees * len(squares) / (len(squares) - 1)
+    positive = variances > 0
+    halves = degrees[positive] / 2
+    if len(halves) < 2:
+        return 10.0
+    logs = np.log(variances[positive].clip(lower=1e-5 * variances[positive].median()))
+    expected = special.digamma(halves) - np.log(halves)
+    excess = (logs - expected).var(ddof=1) - special.polygamma(1, halves).mean()
+    if excess <= 0:
+        return 10.0
+    half = optimize.brentq(lambda y: special.polygamma(1, y) - excess, 1e-6, 1e6)
+    return min(10.0, 2 * half)
+
+
+def values_of(table: pd.DataFrame, weights: Weights) -> Any:
+    """Return a weighted sum of scores in each seed in which all of them count."""
+    return table[[*weights]].dropna().to_numpy() @ np.array([*weights.values()])
+
+
+def difference_of(weights: Weights) -> frozenset[Any]:
+    """Return a key that the contrasts of the same difference share, also with exchanged sides."""
+    sides = [frozenset((slug, sign * w) for slug, w in weights.items()) for sign in (1, -1)]
+    return frozenset(sides)
 
 
 def moderated_tests(table: pd.DataFrame, family: Sequence[Weights]) -> list[dict[str, Any]]:
     """Return the variances over seeds of weighted sums of the variants' scores ``[seed, variant]``, as a family."""
-    n = len(table)
-    found = [
-        paired_test(table[[*weights]].to_numpy() @ np.array([*weights.values()]))
-        for weights in family
-    ]
+    found = [paired_test(values_of(table, weights)) for weights in family]
     limit = smallest_larger_variance(table)
-    moderated = [
-        index
-        for index, weights in enumerate(family)
-        if found[index]["variance"] and table.var()[[*weights]].max() < limit
-    ]
+    residual, degrees, prior = common_variance(table, limit)
+    if math.isnan(residual):
+        return found
+    moderated = []
+    own_of = {}  # contrasts of the same difference count once
+    for index, weights in enumerate(family):
+        own = found[index]
+        if own["variance"] and table.var()[[*weights]].max() < limit:
+            moderated.append(index)
+            own_of[difference_of(weights)] = (own["own"] / squared(weights), own["n"] - 1)
     if not moderated:
         return found
-    residual, degrees, prior = common_variance(table, limit)
-    own_of: dict[Any, float] = {}  # contrasts of the same difference count once
-    for index in moderated:
-        squared_weight = sum(weight**2 for weight in family[index].values())
-        sides = [
-            frozenset((slug, sign * w) for slug, w in family[index].items()) for sign in (1, -1)
-        ]
-        own_of[frozenset(sides)] = n * found[index]["variance"] / squared_weight
-    common = float(np.mean([*own_of.values()]))
+    common = float(np.mean([variance for variance, _ in own_of.values()]))
     if common > residual:
-        degrees = min(degrees, len(own_of) * (n - 1))
+        degrees = min(degrees, sum(own_degrees for _, own_degrees in own_of.values()))
     common = max(residual, common)
     for index in moderated:
-        squared_weight = sum(weight**2 for weight in family[index].values())
-        own = n * found[index]["variance"]
-        variance = (prior * squared_weight * common + (n - 1) * own) / (prior + n - 1)
+        own = found[index]
+        n = own["n"]
+        sums = prior * squared(family[index]) * common + (n - 1) * own["own"]
+        variance = sums / (prior + n - 1)
         left = max(n - 1, min(prior + n - 1, degrees))
-        found[index] = found[index] | {"variance": variance / n, "degrees": left}
+        found[index] = own | {"variance": variance / n, "degrees": left}
     return found
+
+
+def squared(weights: Weights) -> float:
+    """Return the sum of squared weights."""
+    return sum(weight**2 for weight in weights.values())
 
 
 def variance_ratio(table: pd.DataFrame, family: Sequence[Weights]) -> float:
@@ -109,11 +148,9 @@ def variance_ratio(table: pd.DataFrame, family: Sequence[Weights]) -> float:
     limit = smallest_larger_variance(table)
     own_of = {}
     for weights in family:
-        values = table[[*weights]].to_numpy() @ np.array([*weights.values()])
+        values = values_of(table, weights)
         if np.ptp(values) > 1e-12 and table.var()[[*weights]].max() < limit:
-            sides = [frozenset((slug, sign * w) for slug, w in weights.items()) for sign in (1, -1)]
-            squared_weight = sum(weight**2 for weight in weights.values())
-            own_of[frozenset(sides)] = values.var(ddof=1) / squared_weight
+            own_of[difference_of(weights)] = values.var(ddof=1) / squared(weights)
     residual, _, _ = common_variance(table, limit)
     return float(np.mean([*own_of.values()]) / residual) if own_of else math.nan
 
@@ -125,6 +162,7 @@ def paired_test(differences: Any) -> dict[str, Any]:
     flips = [abs(np.dot(signs, differences)) for signs in itertools.product((-1, 1), repeat=n)]
     flip_p = np.mean([flip >= abs(differences.sum()) * (1 - 1e-9) - 1e-15 for flip in flips])
     found: dict[str, Any] = {"difference": mean, "sign_flip_p": flip_p, "degrees": n - 1}
+    found |= {"n": n, "own": own}
     if np.ptp(differences) < 1e-12:
         return found | {"variance": 0.0, "paired_p": flip_p}
     paired_p = stats.ttest_1samp(differences, 0).pvalue
@@ -208,8 +246,8 @@ def tests_of_family(
         weights = weights_of(contrast)
         own, *others = {score: None for _, score in weights}
         if others:
-            sides = pd.DataFrame({side: scores_of(*side[1])[side[0]] for side in weights}).dropna()
-            tests[index] = paired_test(sides.to_numpy() @ np.array([*weights.values()]))
+            sides = {side: scores_of(*side[1])[side[0]] for side in weights}
+            tests[index] = paired_test(values_of(pd.DataFrame(sides), weights))
             continue
         scores = scores_of(*own, next(iter(weights))[0])
         key = own, tuple(scores)
@@ -285,53 +323,165 @@ def equal_slug(note: Mapping[str, Any]) -> str:
     return str(note["variants"][0])
 
 
+def limits_of(values: Mapping[str, Any], most: float) -> dict[str, float]:
+    """Return each variant's median plus ``most`` median absolute deviations, more of them with fewer than six seeds."""
+    deviations = {slug: abs(row - np.median(row)) for slug, row in values.items()}
+    of_all = np.median(np.concatenate([*deviations.values()]))
+    limits = {}
+    for slug, row in values.items():
+        factor = most * max(6 / len(row), 1)
+        limits[slug] = np.median(row) + factor * max(np.median(deviations[slug]), of_all)
+    return limits
+
+
+def is_collapsed(runs: pd.DataFrame) -> pd.Series:
+    """Return whether each run collapsed, by its validation loss, compared with the runs on the same data."""
+    flags = pd.Series(False, index=runs.index)
+    if "valid/loss" not in runs:
+        return flags
+    done = runs[runs["valid/loss"].notna()]
+    for _, on_data in done.groupby(size_of(done) + done["data_hash"].astype(str)):
+        losses = {slug: rows["valid/loss"].to_numpy() for slug, rows in on_data.groupby("variant")}
+        limits = limits_of(losses, 25)
+        logs = limits_of({slug: np.log(row) for slug, row in losses.items()}, 10)
+        worst = {}
+        for slug, row in losses.items():
+            limits[slug] = max(limits[slug], math.exp(min(logs[slug], 700)))
+            worst[slug] = max(row[row <= limits[slug]], default=-math.inf)
+        for index, run in on_data.iterrows():
+            others = [loss for slug, loss in worst.items() if slug != run["variant"]]
+            above_others = 1.1 * max(others, default=math.inf)
+            flags[index] = run["valid/loss"] > max(limits[run["variant"]], above_others)
+    return flags
+
+
+def size_of(runs: pd.DataFrame) -> pd.Series:
+    """Return a text of the axes ``data`` and ``size`` of each run."""
+    return runs.reindex(columns=["data", "size"]).astype(str).sum(axis=1)
+
+
+class Results:
+    """The scores of a report's ``results.csv``; collapsed runs do not count in contrasts."""
+
+    def __init__(self, runs: pd.DataFrame) -> None:
+        self.runs = runs
+        self.size = size_of(runs)
+        self.collapsed = is_collapsed(runs)
+
+    def scores(self, metric: str, *, all_runs: bool = False) -> Scores:
+        """Return the scores in a metric by variant and seed."""
+        return self._scores(metric, self.runs if all_runs else self.runs[~self.collapsed])
+
+    def scores_like(
+        self, metric: str, lengths: Sequence[int] | None = None, like: str | None = None
+    ) -> Scores:
+        """Return the scores in a metric, for given source lengths, of variants with the size of another one."""
+        column = metric
+        if lengths:
+            column = f"{metric}/{lengths[0]}-{lengths[1]}"
+        counts = ~self.collapsed
+        if like is not None:
+            size = self.size[self.runs["variant"] == like].iloc[0]
+            counts &= self.size == size
+        return self._scores(column, self.runs[counts])
+
+    @staticmethod
+    def _scores(column: str, runs: pd.DataFrame) -> Scores:
+        if column not in runs:
+            return {}
+        done = runs[runs[column].notna()]
+        scores = {}
+        for slug, rows in done.groupby("variant"):
+            scores[str(slug)] = dict(zip(rows["seed"], rows[column], strict=True))
+        return scores
+
+    def collapse(self, slug: str, metric: str) -> dict[str, float]:
+        """Return number and rate of the collapsed runs of a variant, and its mean with and without them."""
+        is_baseline = self.runs["verdict"] == "baseline"
+        has_loss = self.runs["valid/loss"].notna()
+        of_variant = self.runs["variant"] == slug
+        count, runs = self.collapsed[of_variant].sum(), (of_variant & has_loss).sum()
+        other = self.collapsed[is_baseline].sum()
+        others = (is_baseline & has_loss).sum()
+        interval = stats.binomtest(int(count), int(runs)).proportion_ci(1 - ALPHA, "exact")
+        table = [[count, runs - count], [other, others - other]]
+        return {
+            "collapsed": count,
+            "runs": runs,
+            "p": stats.fisher_exact(table).pvalue,
+            "low": interval.low,
+            "high": interval.high,
+            "mean of all runs": np.mean([*self.scores(metric, all_runs=True)[slug].values()]),
+            "mean without": np.mean([*self.scores(metric)[slug].values()]),
+        }
+
+
 def compared(folder: Path) -> Iterator[tuple[str, Any, Any]]:
     """Yield a name, the printed and the recomputed value of every number of a report; a name alone is skipped."""
     answer = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
-    runs = pd.read_csv(folder / "results.csv")
-
-    # Of variants that are the same by construction, one was trained; a remark names both.
-    slug_of = dict(zip(runs["title"], runs["variant"], strict=True))
-    trained = {
-        equal_slug(note): slug
-        for note in answer["remarks"]
-        for title, slug in slug_of.items()
-        if f" and {title} are the same by construction" in note["text"]
-    }
-
-    size = runs.reindex(columns=["data", "size"]).astype(str).sum(axis=1)
-
-    def scores_of(
-        metric: str, lengths: Sequence[int] | None = None, like: str | None = None
-    ) -> Scores:
-        column = "/".join([metric, *(["-".join(map(str, lengths))] if lengths else [])])
-        same = runs if like is None else runs[size == size[runs["variant"] == like].iloc[0]]
-        done = same[same[column].notna()] if column in runs else runs[:0]
-        return {
-            str(slug): dict(zip(rows["seed"], rows[column], strict=True))
-            for slug, rows in done.groupby("variant")
-        }
-
+    results = Results(pd.read_csv(folder / "results.csv", dtype={"variant": str, "title": str}))
+    trained = trained_of(answer["remarks"], results.runs)
+    scores = results.scores(answer["metric"], all_runs=True)
     for slug, printed in answer["scores"].items():
-        own = scores_of(answer["metric"]).get(trained.get(slug, slug), {})
+        own = scores.get(trained.get(slug, slug), {})
         yield f"mean of {slug}", printed if own else None, np.mean([*own.values()] or [math.nan])
+    yield from compared_collapses(answer, results)
+    yield from compared_contrasts(answer, results, trained)
+
+
+def trained_of(remarks: Sequence[Mapping[str, Any]], runs: pd.DataFrame) -> dict[str, str]:
+    """Return the variant that was trained for each variant that equals it by construction; a remark names both."""
+    slug_of = dict(zip(runs["title"], runs["variant"], strict=True))
+    trained = {}
+    for note in remarks:
+        for title, slug in slug_of.items():
+            if f" and {title} are the same by construction" in note["text"]:
+                trained[equal_slug(note)] = slug
+    return trained
+
+
+def compared_collapses(
+    answer: Mapping[str, Any], results: Results
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield a name, the printed and the recomputed value of the numbers of collapsed runs."""
+    of_variant = results.collapsed.groupby(results.runs["variant"]).sum()
+    named = sorted(of_variant[of_variant > 0].index)
+    baseline = results.runs.loc[results.runs["verdict"] == "baseline", "variant"].unique()
+    printed_names = sorted(slug for slug in answer["collapses"] if slug not in baseline)
+    yield "collapsed variants", str(printed_names), str([n for n in named if n not in baseline])
+    for slug, printed in answer["collapses"].items():
+        fields = {**printed, **printed["interval"]}
+        fields |= {"mean of all runs": printed["all_runs"]["mean"]}
+        fields |= {"mean without": printed["without"]["mean"]}
+        for name, value in results.collapse(slug, answer["metric"]).items():
+            yield f"collapsed runs of {slug}: {name}", fields[name], value
+
+
+def compared_contrasts(
+    answer: Mapping[str, Any], results: Results, trained: Mapping[str, str]
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield a name, the printed and the recomputed value of the numbers of contrasts.
+
+    Args:
+        answer: The content of ``answer.json``.
+        results: The scores.
+        trained: The variant with the runs of each variant that equals it.
+    """
     tested = [found for found in answer["contrasts"] if found["difference"] is not None]
     for found in tested:
         found["pairs"] = [[trained.get(slug, slug) for slug in pair] for pair in found["pairs"]]
-    judged: dict[
-        Any, dict[str, Any]
-    ] = {}  # the verdict of the first family holds for a difference in all of them
+    # The verdict of the first family holds for a difference in all of them.
+    judged: dict[Any, dict[str, Any]] = {}
     tested.sort(key=lambda found: (found["family"] != "declared", found["family"] != "factors"))
     for _, group in itertools.groupby(tested, key=lambda found: found["family"]):
         contrasts = list(group)
-        has_all = all(has_scores(scores_of, found) for found in contrasts)
+        has_all = all(has_scores(results.scores_like, found) for found in contrasts)
         if answer["looks"] or not has_all:
             yield from ((f"{found['name']}: not recomputed", None, None) for found in contrasts)
             continue
         margins = [found["margin"] or 0.0 for found in contrasts]
-        for found, own in zip(
-            contrasts, family_numbers(scores_of, contrasts, margins), strict=True
-        ):
+        numbers_of_family = family_numbers(results.scores_like, contrasts, margins)
+        for found, own in zip(contrasts, numbers_of_family, strict=True):
             numbers = judged.setdefault(frozenset(weights_of(found).items()), own)
             judged.setdefault(frozenset(weights_of(found, -1).items()), exchanged(own))
             yield from numbers_of(found, numbers)
@@ -354,7 +504,7 @@ def numbers_of(
     """Yield a name, the printed and the recomputed value of each field of a contrast that is printed."""
     ends = printed["interval"] or {}
     fields = {**printed, **printed["sensitivity"], "low": ends.get("low"), "high": ends.get("high")}
-    has_words = printed["direction"] not in ("identical", "no verdict")
+    has_words = printed["direction"] not in ("identical", "cannot tell", "no verdict")
     for name, value in numbers.items():
         if name in ("direction", "size"):
             if has_words:

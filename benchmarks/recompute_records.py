@@ -1,6 +1,6 @@
-"""Recompute every figure of ``docs/judged/records.md`` from clones of the two repositories, with other code.
+"""Recompute every figure of ``docs/results/records.md`` from clones of the two repositories, with other code.
 
-    python benchmarks/recompute_records.py docs/judged/records.md PARAMETER_GOLF MODDED_NANOGPT
+    python benchmarks/recompute_records.py docs/results/records.md PARAMETER_GOLF MODDED_NANOGPT
 
 Nothing of headtohead and of `records.py` is imported. Exit code 1 if a figure differs.
 """

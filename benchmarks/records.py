@@ -1,6 +1,6 @@
 """Judge the record chains of two public benchmarks step by step, and write the tables of a page.
 
-    python benchmarks/records.py docs/judged/records.md PARAMETER_GOLF MODDED_NANOGPT
+    python benchmarks/records.py docs/results/records.md PARAMETER_GOLF MODDED_NANOGPT
 
 The last arguments are clones of openai/parameter-golf and KellerJordan/modded-nanogpt.
 """

@@ -11,8 +11,8 @@ time are compared: a stack; a single run of the other project's model in its own
 torch.vmap over that model with the weights of all runs, with fused AdamW. The losses are those of the first run,
 over the last fifth of the steps; ``--steps 2000`` compares final losses.
 
-With ``--device cuda``, a single process measures wall-clock time. In bfloat16, the other sides use autocast, as
-nanoGPT's train.py does; ``--compile`` compiles nanoGPT's model, its default on a GPU.
+With ``--device cuda``, a single process measures wall-clock time. In bfloat16, the other sides use autocast there, and
+float32 on a CPU, as nanoGPT's train.py does; ``--compile`` compiles nanoGPT's model, its default on a GPU.
 """
 
 from __future__ import annotations
@@ -231,9 +231,8 @@ def plain(training: StackTraining) -> Peer:
 
 def autocast(training: StackTraining) -> torch.autocast:
     """Return the context in which the other sides compute."""
-    return torch.autocast(
-        training.device.type, torch.bfloat16, enabled=training.train.precision == "bfloat16"
-    )
+    uses_bfloat16 = training.train.precision == "bfloat16" and training.device.type == "cuda"
+    return torch.autocast(training.device.type, torch.bfloat16, enabled=uses_bfloat16)
 
 
 @torch.no_grad()
@@ -382,7 +381,9 @@ def main() -> None:
             help="in each of the two processes, or of the model",
         )
     parser.add_argument(
-        "--precision", default="float32", help="of headtohead; the other sides train in float32"
+        "--precision",
+        default="float32",
+        help="of headtohead; the other sides train in float32 on a CPU",
     )
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--compile", action="store_true", help="compile nanoGPT's model")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtrc, stdtr
 
-from headtohead_judge.ledger import LARGER, MAX_PRIOR_DEGREES
+from headtohead_judge.ledger import APART, LARGER, MAX_PRIOR_DEGREES
 from headtohead_judge.online import INITIAL_WEALTH, level
 from headtohead_judge.paired_tests import ALPHA
 
@@ -80,17 +80,17 @@ def decide(generator: np.random.Generator, number: int, chains: Chains) -> Decis
         candidates=np.zeros((*shape, chains.seeds)),
         incumbents=np.zeros((*shape, chains.seeds)),
     )
-    online = _OnlineTests(number)
+    online = OnlineTests(number)
     mean = np.zeros(number)  # of the incumbent, over seeds and sessions
     incumbent_sd = np.ones(number)
     first_session = chains.drift * generator.normal(size=number)
-    incumbent = _drawn(generator, mean + first_session, incumbent_sd, shared)
+    incumbent = drawn(generator, mean + first_session, incumbent_sd, shared)
     for change in range(CHANGES):
         session = chains.drift * generator.normal(size=number)
         of_candidate = mean + chains.effect * is_real[:, change]
-        candidate = _drawn(generator, of_candidate + session, sd[:, change], shared)
+        candidate = drawn(generator, of_candidate + session, sd[:, change], shared)
         if chains.is_measured_again:
-            incumbent = _drawn(generator, mean + session, incumbent_sd, shared)
+            incumbent = drawn(generator, mean + session, incumbent_sd, shared)
         difference = candidate - incumbent
         if chains.by_mean:
             ratio = np.where(difference.mean(axis=1) > 0, 0.0, 2.0)
@@ -108,13 +108,29 @@ def decide(generator: np.random.Generator, number: int, chains: Chains) -> Decis
     return decisions
 
 
-def _drawn(generator: np.random.Generator, mean: Floats, sd: Floats, shared: Floats) -> Floats:
+def drawn(generator: np.random.Generator, mean: Floats, sd: Floats, shared: Floats) -> Floats:
     """Return scores ``[chain, seed]`` with the mean and the standard deviation of each chain."""
     own = math.sqrt(1 - SHARED) * generator.normal(size=shared.shape)
     return mean[:, None] + sd[:, None] * own + shared
 
 
-class _OnlineTests:
+def largest_common(variances: Floats, degrees: int) -> Floats:
+    """Return the largest of the variances ``[chain, decision]`` that is not larger than those below it ``[chain]``.
+
+    All have the same degrees of freedom.
+    """
+    ordered = np.sort(variances, axis=1)
+    number = ordered.shape[1]
+    largest = np.full(len(ordered), np.inf)
+    for count in range(max(1, math.ceil(number / 2)), number):
+        common = ordered[:, :count].mean(axis=1)
+        p = fdtrc(degrees, count * degrees, ordered[:, count] / common)
+        is_first = np.isinf(largest) & (p <= APART / number)
+        largest = np.where(is_first, ordered[:, count - 1], largest)
+    return largest
+
+
+class OnlineTests:
     """The variances and rewards of the decisions so far, of all chains."""
 
     def __init__(self, number: int) -> None:
@@ -132,12 +148,22 @@ class _OnlineTests:
         variance = own
         degrees = np.full(len(own), float(own_degrees))
         if change:
-            earlier = self._variances[:, :change].mean(axis=1)
-            prior = min(MAX_PRIOR_DEGREES, change * own_degrees)
-            is_larger = fdtrc(own_degrees, prior, own / earlier) <= LARGER
-            prior_of_chain = np.where(is_larger, 0.0, prior)
-            degrees = prior_of_chain + own_degrees
-            variance = (prior_of_chain * earlier + own_degrees * own) / degrees
+            largest = largest_common(self._variances[:, : change + 1], own_degrees)
+            earlier = self._variances[:, :change]
+            is_common = earlier <= largest[:, None]
+            number = is_common.sum(axis=1)
+            total = (earlier * is_common).sum(axis=1)
+            divisor = np.maximum(number, 1)
+            common = np.where(number, total / divisor, own)
+            prior = np.minimum(MAX_PRIOR_DEGREES, number * own_degrees)
+            divisor_degrees = np.maximum(prior, 1)
+            p_of_ratio = fdtrc(own_degrees, divisor_degrees, own / common)
+            is_larger = p_of_ratio <= LARGER
+            is_apart = own > largest
+            prior = np.where(is_larger | is_apart, 0.0, prior)
+            degrees = prior + own_degrees
+            of_prior = prior * common
+            variance = (of_prior + own_degrees * own) / degrees
         p = stdtr(degrees, -difference.mean(axis=1) / np.sqrt(variance / seeds))
         gained = self._rewards[:, :change] @ self._levels[:change][::-1] / INITIAL_WEALTH
         ratio: Floats = p / (self._levels[change] + gained)

@@ -1,49 +1,49 @@
 """Simulated studies of equal variants with tuned learning rates: how often a contrast has a wrong direction.
 
-    python benchmarks/simulated_tuning.py [--studies 1000] [--correlation 0.5]
+    python benchmarks/simulated_tuning.py [--studies 20000] [--correlation 0.5] [--write PAGE]
 
 A study has the losses of a committed sweep: a cubic curve through the means of a variant at its rates, and normal noise
 with the standard deviation of all tuning runs of the report. All variants have this curve, so every direction is wrong.
 Each variant is tuned by its own tuning runs, as `headtohead.planning.tuning` does, and compared on other seeds. With
 ``--correlation``, the noise of a seed at neighbouring rates is correlated.
+
+Sums over studies are added to ``benchmarks/simulated_tuning.json`` after every part, so that an interrupted command
+continues. ``--write`` writes the tables of this file to the page.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.polynomial import Polynomial
 from numpy.typing import NDArray
+from simulated_intervals import Intervals, Spread, moderated_intervals
 
-from headtohead.analysis.selection import selections
-from headtohead.planning.tuning.choice import FURTHER_SEEDS, choose
-from headtohead.planning.tuning.settings import TuningSetting
-from headtohead.planning.tuning.trials import tuned_variant
-from headtohead.planning.tuning.widening import MAX_WIDENINGS, widened
-from headtohead.storage.tuning import (
-    TUNING_METRIC,
-    Rule,
-    TrialRecord,
-    TrialRun,
-    TunedVariant,
-    TuningRecord,
-    number_of,
-)
-from headtohead_judge.contrast import Contrast, ScoreTable, Selection, Side, estimate_family
-from headtohead_judge.verdicts import DETECTED, judge
+from headtohead.analysis.selection import TuningScores, selection_of
+from headtohead.planning.tuning.choice import FURTHER_SEEDS, choose_from, rounded
+from headtohead.planning.tuning.widening import MAX_WIDENINGS
 
 Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
-RATE = "train.lr"
 TUNE_SEEDS = 2
 LISTED = 4
 """Number of rates that a sweep lists; further ones follow beyond its ends."""
+BEYOND = MAX_WIDENINGS + 1
+"""Number of rates below and above the listed ones that have losses."""
+PART = 250
+"""Number of studies that are simulated at once, with random numbers of their own."""
+RESULTS = Path(__file__).parent / "simulated_tuning.json"
+MAX_WRONG = 0.055
+"""Largest accepted rate of wrong directions."""
 
 
 class CommittedSweep(NamedTuple):
@@ -64,6 +64,10 @@ class CommittedSweep(NamedTuple):
     sd: float
     variants: int
     seeds: int
+
+    def rate(self, row: int) -> float:
+        """Return the rate of a row of a table of tuning runs, whose listed rates follow `BEYOND` smaller ones."""
+        return self.rates[0] * 2.0 ** (row - BEYOND)
 
 
 RATES = (0.001, 0.002, 0.004, 0.008, 0.016)
@@ -108,62 +112,134 @@ SWEEPS = (
 
 
 @dataclass(frozen=True)
-class TunedNulls:
-    """The results of studies of equal variants.
+class Tuned:
+    """A variant that was tuned.
 
     Attributes:
-        grid: The share of studies with a wrong direction where each variant has the best rate of two seeds.
-        chosen: The same where each variant has the rate that the host chooses, with intervals over seeds alone.
-        with_choice: The same with the choice as a source of variance.
-        by_curve: The share of variants at the minimum of a parabola.
-        sd: The standard deviation of the loss at the chosen rate over variants.
-        estimated_sd: The root of the mean estimated variance of the choice.
-        wider: The mean ratio of the widths of an interval with and without the choice.
+        rows: The rows of the table of tuning runs that were trained, in this order; the first `LISTED` are listed.
+        rate: The chosen rate.
+        by_curve: Whether it is the minimum of a parabola.
+        candidates: The rows with further seeds; empty with a parabola.
     """
 
-    grid: float
-    chosen: float
-    with_choice: float
-    by_curve: float
-    sd: float
-    estimated_sd: float
-    wider: float
+    rows: tuple[int, ...]
+    rate: float
+    by_curve: bool
+    candidates: tuple[int, ...]
 
 
-class TuningRuns:
-    """The losses of a variant's tuning runs at any rate of the sweep or beyond it, in the sweep's ratio of 2."""
+@dataclass(frozen=True)
+class Studies:
+    """Simulated studies of equal variants.
 
-    BEYOND = 4
-    """Number of rates below and above the listed ones that have losses."""
+    Attributes:
+        losses: ``[study, variant, rate, seed]``, the losses of the tuning runs.
+        scores: ``[study, variant, seed]``, the noise of the compared runs.
+        tuned: The tuned variants, of the first study first.
+        expected: ``[study, variant]``, the expected loss at the chosen rate.
+        of_grid: ``[study, variant]``, the expected loss at the best rate of two seeds.
+        choice: The variance of the choice ``[study, variant]``.
+    """
 
-    def __init__(
-        self, sweep: CommittedSweep, generator: np.random.Generator, correlation: float
-    ) -> None:
-        self.first = sweep.rates[0]
-        rates = LISTED + 2 * self.BEYOND
-        seeds = TUNE_SEEDS + FURTHER_SEEDS
-        noise = generator.normal(size=(rates, seeds))
-        for rate in range(1, rates):
-            shared = correlation * noise[rate - 1]
-            noise[rate] = shared + math.sqrt(1 - correlation**2) * noise[rate]
-        self.losses = sweep.sd * noise
-        for rate in range(rates):
-            self.losses[rate] += loss_at(sweep, self.first * 2.0 ** (rate - self.BEYOND))
+    losses: Floats
+    scores: Floats
+    tuned: Sequence[Tuned]
+    expected: Floats
+    of_grid: Floats
+    choice: Spread
 
-    def trial(self, rate: float, seeds: int = TUNE_SEEDS) -> TrialRecord:
-        """Return the tuning runs at a rate; those beyond the first ``LISTED`` rates are further ones."""
-        row = round(math.log2(rate / self.first)) + self.BEYOND
-        runs = []
-        for seed, loss in enumerate(self.losses[row, :seeds].tolist()):
-            scores = {TUNING_METRIC: loss}
-            runs.append(TrialRun(run_hash="", seed=seed, scores=scores))
-        is_further = not self.BEYOND <= row < self.BEYOND + LISTED
-        return TrialRecord(values={RATE: rate}, runs=tuple(runs), is_further=is_further)
+    @property
+    def intervals_of_grid(self) -> Intervals:
+        """The intervals over seeds where each variant has the best rate of two seeds."""
+        return moderated_intervals(self.scores + self.of_grid[:, :, None])
+
+    @property
+    def intervals(self) -> Intervals:
+        """The intervals over seeds where each variant has the chosen rate."""
+        return moderated_intervals(self.scores + self.expected[:, :, None])
+
+    @property
+    def intervals_with_choice(self) -> Intervals:
+        """The intervals of the judge: over seeds, and over the choices of the two variants (Satterthwaite, 1946)."""
+        variance = self.choice.variance
+        degrees = self.choice.degrees
+        total = variance[:, 1:] + variance[:, :1]
+        squares = variance[:, 1:] ** 2 / degrees[:, 1:] + variance[:, :1] ** 2 / degrees[:, :1]
+        # Without any variance, the degrees of freedom have no effect.
+        total_degrees = np.ones_like(total)
+        np.divide(total**2, squares, out=total_degrees, where=squares > 0)
+        return self.intervals.with_source(Spread(total, total_degrees))
 
 
-def loss_at(sweep: CommittedSweep, rate: float) -> float:
-    """Return the expected loss at a rate: a cubic polynomial in its logarithm."""
-    return float(_curve(sweep)(math.log(rate)))
+@dataclass(frozen=True)
+class Sums:
+    """Sums over simulated studies of equal variants.
+
+    Attributes:
+        studies: The number of studies.
+        wrong_of_grid: Studies with a wrong direction where each variant has the best rate of two seeds.
+        wrong_of_seeds: The same where each variant has the chosen rate, with intervals over seeds alone.
+        wrong: The same with the choice as a source of variance.
+        variants: The number of variants of all studies.
+        by_curve: Variants at the minimum of a parabola.
+        loss: The sum of the expected losses at the chosen rates, without the smallest loss of the sweep.
+        squared_loss: The sum of their squares.
+        variance: The sum of the estimated variances of the choice.
+        contrasts: The number of contrasts of all studies.
+        wider: The sum of the ratios of the widths of an interval with and without the choice.
+    """
+
+    studies: int = 0
+    wrong_of_grid: int = 0
+    wrong_of_seeds: int = 0
+    wrong: int = 0
+    variants: int = 0
+    by_curve: int = 0
+    loss: float = 0.0
+    squared_loss: float = 0.0
+    variance: float = 0.0
+    contrasts: int = 0
+    wider: float = 0.0
+
+    def __add__(self, other: Sums) -> Sums:
+        sums = {}
+        for summand in fields(self):
+            sums[summand.name] = getattr(self, summand.name) + getattr(other, summand.name)
+        return Sums(**sums)
+
+    @property
+    def sd(self) -> float:
+        """The standard deviation of the loss at the chosen rate over variants."""
+        mean = self.loss / self.variants
+        return math.sqrt(self.squared_loss / self.variants - mean**2)
+
+    @property
+    def estimated_sd(self) -> float:
+        """The root of the mean estimated variance of the choice."""
+        return math.sqrt(self.variance / self.variants)
+
+
+def draw_losses(
+    sweep: CommittedSweep, generator: np.random.Generator, correlation: float
+) -> Floats:
+    """Return the losses of the tuning runs of the variants of a study, ``[variant, rate, seed]``.
+
+    The rates are those of `CommittedSweep.rate`, the seeds those of the sweep and `FURTHER_SEEDS` more.
+    """
+    num_rates = LISTED + 2 * BEYOND
+    noise = generator.normal(size=(sweep.variants, num_rates, TUNE_SEEDS + FURTHER_SEEDS))
+    for row in range(1, num_rates):
+        shared = correlation * noise[:, row - 1]
+        noise[:, row] = shared + math.sqrt(1 - correlation**2) * noise[:, row]
+    rates = [sweep.rate(row) for row in range(num_rates)]
+    losses: Floats = sweep.sd * noise + loss_at(sweep, rates)[:, None]
+    return losses
+
+
+def loss_at(sweep: CommittedSweep, rates: Sequence[float] | Floats) -> Floats:
+    """Return the expected loss at each rate: a cubic polynomial in its logarithm."""
+    losses: Floats = _curve(sweep)(np.log(rates))
+    return losses
 
 
 @cache
@@ -171,80 +247,76 @@ def _curve(sweep: CommittedSweep) -> Polynomial:
     return Polynomial.fit(np.log(sweep.rates), sweep.losses, 3)
 
 
-def setting(rate: float) -> TuningSetting:
-    """Return the setting of a rate."""
-    return TuningSetting({RATE: rate}, {"train": {"lr": rate}})
-
-
-def tune(runs: TuningRuns) -> TunedVariant:
-    """Tune a variant: the listed rates, further ones, then further seeds of the two best, as the choice asks for."""
-    settings = tuple(setting(runs.first * 2.0**number) for number in range(LISTED))
-    for _ in range(MAX_WIDENINGS + 1):
-        tried = [runs.trial(float(setting.values[RATE])) for setting in settings]
-        choice = choose(tried, TUNE_SEEDS)
-        wider = widened(settings, tried, choice)
-        if wider == settings or len(settings) == LISTED + MAX_WIDENINGS:
-            break
-        settings = wider
-    candidates = [trial.values for trial in choice.candidates]
-    for number, trial in enumerate(tried):
-        if trial.values in candidates:
-            rate = number_of(trial.values, RATE)
-            tried[number] = runs.trial(rate, TUNE_SEEDS + FURTHER_SEEDS)
-    return tuned_variant(tuple(tried), choose(tried, TUNE_SEEDS))
-
-
-def best_of_grid(runs: TuningRuns) -> float:
-    """Return the rate with the best mean of two seeds; a best rate at an end of the sweep gets a further one."""
-    means = {}
-    for number in range(LISTED):
-        rate = runs.first * 2.0**number
-        means[rate] = runs.trial(rate).mean
-    for _ in range(MAX_WIDENINGS):
-        best = min(means, key=means.__getitem__)
-        if best == max(means):
-            further = 2 * best
-        elif best == min(means):
-            further = best / 2
-        else:
-            break
-        means[further] = runs.trial(further).mean
-    return min(means, key=means.__getitem__)
-
-
-def half_widths(
-    losses: Floats, scores: Floats, terms: Mapping[Side, Selection]
-) -> tuple[bool, list[float]]:
-    """Return whether a contrast with the first variant has a direction, and half the width of each interval.
+def tune(sweep: CommittedSweep, losses: Floats) -> list[Tuned]:
+    """Tune variants: the listed rates, further ones, then further seeds of the two best, as the choice asks for.
 
     Args:
-        losses: ``[variant]``, the expected loss of each variant.
-        scores: ``[variant, seed]``, the noise of the compared runs.
-        terms: The variance of the choice by variant; empty to leave it out.
+        sweep: The sweep.
+        losses: ``[variant, rate, seed]``, as from `draw_losses`.
     """
-    sides = [Side(str(number), TUNING_METRIC) for number in range(len(losses))]
-    by_side = {}
-    for side, loss, row in zip(sides, losses.tolist(), scores.tolist(), strict=True):
-        by_side[side] = {seed: loss + value for seed, value in enumerate(row)}
-    first = sides[0]
-    contrasts = [Contrast(side.variant, "variant", ({side: 1, first: -1},)) for side in sides[1:]]
-    table = ScoreTable(by_side, (sides,), selection=terms)
-    differences = [estimate.difference for estimate in estimate_family(contrasts, table)]
-    judgements = judge(differences, higher_is_better=False)
-    widths = []
-    for judgement in judgements:
-        assert judgement.interval is not None
-        widths.append((judgement.interval.high - judgement.interval.low) / 2)
-    return any(judgement.direction in DETECTED for judgement in judgements), widths
+    tuned: dict[int, Tuned] = {}
+    # Variants with the same rates are tuned together.
+    groups = {tuple(range(BEYOND, BEYOND + LISTED)): np.arange(len(losses))}
+    while groups:
+        rows, members = groups.popitem()
+        numbers = [sweep.rate(row) for row in rows]
+        of_rows = losses[members][:, rows]
+        choices = choose_from(numbers, of_rows[..., :TUNE_SEEDS], of_rows[..., TUNE_SEEDS:])
+        sides = np.where(choices.by_curve, 0, choices.sides(numbers))
+        if len(rows) == LISTED + MAX_WIDENINGS:
+            sides[:] = 0
+        for side, further in ((-1, min(rows) - 1), (1, max(rows) + 1)):
+            if (sides == side).any():
+                groups[*rows, further] = members[sides == side]
+        for number in np.flatnonzero(sides == 0):
+            by_curve = bool(choices.by_curve[number])
+            candidates = tuple(rows[index] for index in choices.candidates[number])
+            rate = numbers[choices.best[number]]
+            if by_curve:
+                candidates = ()
+                rate = rounded(math.exp(choices.minimum[number]))
+            tuned[int(members[number])] = Tuned(rows, rate, by_curve, candidates)
+    return [tuned[variant] for variant in range(len(losses))]
 
 
-def tuned_nulls(
-    sweep: CommittedSweep,
-    studies: int,
-    generator: np.random.Generator,
-    correlation: float = 0.0,
-) -> TunedNulls:
-    """Return the rates of wrong directions between equal variants, tuned with the noise of a committed sweep.
+def variances_of_choices(
+    sweep: CommittedSweep, losses: Floats, tuned: Sequence[Tuned]
+) -> tuple[Floats, Floats]:
+    """Return the variance that the choice of each variant adds to its mean loss, and its degrees of freedom."""
+    variances = []
+    degrees = []
+    for of_variant, table in zip(tuned, losses, strict=True):
+        rows = list(of_variant.rows)
+        further = table[:, TUNE_SEEDS:].copy()
+        has_further = np.isin(np.arange(len(table)), of_variant.candidates)
+        further[~has_further] = np.nan
+        scores = TuningScores(table[rows, :TUNE_SEEDS], further[rows])
+        numbers = [sweep.rate(row) for row in rows]
+        selection = selection_of(numbers, LISTED, of_variant.by_curve, scores, scores)
+        variances.append(selection.variance)
+        degrees.append(selection.degrees)
+    return np.array(variances), np.array(degrees)
+
+
+def best_of_grid(means: Sequence[float]) -> int:
+    """Return the row of the best mean of two seeds; a best rate at an end of the sweep gets a further one."""
+    first = BEYOND
+    last = BEYOND + LISTED - 1
+    for _ in range(MAX_WIDENINGS):
+        best = min(range(first, last + 1), key=means.__getitem__)
+        if best == last:
+            last += 1
+        elif best == first:
+            first -= 1
+        else:
+            return best
+    return min(range(first, last + 1), key=means.__getitem__)
+
+
+def draw_studies(
+    sweep: CommittedSweep, studies: int, generator: np.random.Generator, correlation: float = 0.0
+) -> Studies:
+    """Return studies of equal variants, tuned with the noise of a committed sweep.
 
     Args:
         sweep: The sweep.
@@ -252,55 +324,125 @@ def tuned_nulls(
         generator: Draws the noise.
         correlation: The correlation of the noise of a seed at a rate and at twice this rate.
     """
-    wrong = np.zeros(3)
-    losses_chosen = []
-    variances = []
-    by_curve = []
-    wider = []
+    losses = []
+    scores = []
     for _ in range(studies):
-        runs = [TuningRuns(sweep, generator, correlation) for _ in range(sweep.variants)]
-        scores = sweep.sd * generator.normal(size=(sweep.variants, sweep.seeds))
-        of_grid = np.array([loss_at(sweep, best_of_grid(of_variant)) for of_variant in runs])
-        tuned = [tune(of_variant) for of_variant in runs]
-        rates = [number_of(of_variant.chosen, RATE) for of_variant in tuned]
-        chosen = np.array([loss_at(sweep, rate) for rate in rates])
-        terms = terms_of(tuned)
-        found_grid, _ = half_widths(of_grid, scores, {})
-        found, widths = half_widths(chosen, scores, {})
-        found_with_choice, wider_widths = half_widths(chosen, scores, terms)
-        wrong += (found_grid, found, found_with_choice)
-        losses_chosen.append(chosen)
-        variances += [term.variance for term in terms.values()]
-        by_curve += [of_variant.rule == Rule.CURVE for of_variant in tuned]
-        wider += (np.array(wider_widths) / np.array(widths)).tolist()
-    grid, without_choice, with_choice = (wrong / studies).tolist()
-    return TunedNulls(
-        grid=grid,
-        chosen=without_choice,
-        with_choice=with_choice,
-        by_curve=float(np.mean(by_curve)),
-        sd=float(np.std(losses_chosen)),
-        estimated_sd=math.sqrt(np.mean(variances)),
-        wider=float(np.mean(wider)),
+        losses.append(draw_losses(sweep, generator, correlation))
+        scores.append(sweep.sd * generator.normal(size=(sweep.variants, sweep.seeds)))
+    of_variants = np.concatenate(losses)
+    tuned = tune(sweep, of_variants)
+    grid = []
+    for means in of_variants[:, :, :TUNE_SEEDS].mean(axis=-1).tolist():
+        grid.append(sweep.rate(best_of_grid(means)))
+    shape = (studies, sweep.variants)
+    variances, degrees = variances_of_choices(sweep, of_variants, tuned)
+    return Studies(
+        losses=np.array(losses),
+        scores=np.array(scores),
+        tuned=tuned,
+        expected=loss_at(sweep, [of_variant.rate for of_variant in tuned]).reshape(shape),
+        of_grid=loss_at(sweep, grid).reshape(shape),
+        choice=Spread(variances.reshape(shape), degrees.reshape(shape)),
     )
 
 
-def terms_of(tuned: Sequence[TunedVariant]) -> dict[Side, Selection]:
-    """Return the variance of the choice of each variant."""
-    record = TuningRecord(
-        experiment="tuning",
-        fields=(RATE,),
-        metric=TUNING_METRIC,
-        seeds=tuple(range(TUNE_SEEDS)),
-        variants={str(number): of_variant for number, of_variant in enumerate(tuned)},
+def sums_of(sweep: CommittedSweep, studies: Studies) -> Sums:
+    """Return the sums over studies."""
+    chosen = studies.expected - min(sweep.losses)
+    intervals = studies.intervals
+    with_choice = studies.intervals_with_choice
+    wider = with_choice.half / intervals.half
+    return Sums(
+        studies=len(studies.scores),
+        wrong_of_grid=_wrong(studies.intervals_of_grid),
+        wrong_of_seeds=_wrong(intervals),
+        wrong=_wrong(with_choice),
+        variants=chosen.size,
+        by_curve=sum(of_variant.by_curve for of_variant in studies.tuned),
+        loss=float(chosen.sum()),
+        squared_loss=float((chosen**2).sum()),
+        variance=float(studies.choice.variance.sum()),
+        contrasts=wider.size,
+        wider=float(wider.sum()),
     )
-    terms = selections(record, TUNING_METRIC).by_variant
-    return {Side(slug, TUNING_METRIC): term for slug, term in terms.items()}
 
 
+def _wrong(intervals: Intervals) -> int:
+    """Return the number of studies with a direction."""
+    return int(intervals.has_direction.any(axis=1).sum())
+
+
+class Row(NamedTuple):
+    """A row of the tables: a sweep and the correlation of the noise at neighbouring rates."""
+
+    sweep: CommittedSweep
+    correlation: float
+
+    @property
+    def key(self) -> str:
+        return f"{self.sweep.name}; correlation {self.correlation:g}"
+
+
+CORRELATIONS = (0.0, 0.5)
+ROWS = tuple(Row(sweep, correlation) for correlation in CORRELATIONS for sweep in SWEEPS)
+
+
+def read_results(path: Path = RESULTS) -> dict[str, Sums]:
+    """Return the stored sums by key of a row."""
+    if not path.exists():
+        return {}
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    return {key: Sums(**sums) for key, sums in stored.items()}
+
+
+def simulate_part(row: Row, sums: Sums) -> Sums:
+    """Return the sums of a row with another part; the random numbers of a part depend on its number."""
+    part = sums.studies // PART
+    seed = [23, ROWS.index(row), part]
+    studies = draw_studies(row.sweep, PART, np.random.default_rng(seed), row.correlation)
+    return sums + sums_of(row.sweep, studies)
+
+
+def simulate(studies: int, correlations: Sequence[float], path: Path = RESULTS) -> None:
+    """Add parts to the stored sums until every row has a number of studies, the row with the fewest first."""
+    results = read_results(path)
+    rows = [row for row in ROWS if row.correlation in correlations]
+    while True:
+        row = min(rows, key=lambda row: results.get(row.key, Sums()).studies)
+        sums = results.get(row.key, Sums())
+        if sums.studies >= studies:
+            return
+        results[row.key] = simulate_part(row, sums)
+        ordered = {row.key: asdict(results[row.key]) for row in ROWS if row.key in results}
+        part_file = path.with_suffix(".part")
+        part_file.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
+        part_file.replace(path)
+        print(f"{row.key}: {results[row.key].studies:,} studies", flush=True)
+
+
+HEADING = "## Tuned learning rates"
+SECTION = """\
+{heading}
+
+<!-- Generated by `python benchmarks/simulated_tuning.py --write docs/concepts/simulated-studies.md`; do not edit. -->
+
+Studies of equal variants, of which each is tuned by its own runs with the curve and the noise of a committed sweep
+(`benchmarks/simulated_tuning.py`). The first columns are studies with a wrong direction, in percent ± one standard
+error. *Best of the grid*: each variant has the best rate of two seeds. *Chosen*: it has the rate that a study chooses,
+and the intervals are over seeds alone. *With the choice*: the intervals of a report, which also contain the choice.
+Limit of this column: 5.5. *By curve*: variants at the minimum of a parabola. *Sd of the choice*: the standard deviation
+of the loss at the chosen rate, beside its estimate. *Wider*: the width of an interval, divided by its width over seeds.
+
+{missed}
+"""
+UNCORRELATED = "The noise of the tuning runs is independent."
+CORRELATED = "The noise of a seed at neighbouring rates has a correlation of {correlation:g}."
+MISSED = "Outside the limit: {rows}."
+NONE_MISSED = "No row is outside its limit."
 COLUMNS = (
     "sweep",
     "variants × seeds",
+    "studies",
     "best of the grid",
     "chosen",
     "with the choice",
@@ -309,29 +451,93 @@ COLUMNS = (
     "estimated",
     "wider",
 )
-HEADER = f"| {' | '.join(COLUMNS)} |\n|---|---|{7 * '---:|'}"
-ROW = (
-    "| {name} | {variants} × {seeds} | {grid:.1%} | {chosen:.1%} | {with_choice:.1%} | {by_curve:.0%} | {sd:.4f} | "
+HEADER = f"| {' | '.join(COLUMNS)} |\n|---|---|{8 * '---:|'}"
+LINE = (
+    "| {name} | {variants} × {seeds} | {studies:,} | {of_grid} | {of_seeds} | {wrong} | {by_curve:.0f} % | {sd:.4f} | "
     "{estimated_sd:.4f} | × {wider:.2f} |"
 )
 
 
-def lines(studies: int, correlation: float) -> Iterator[str]:
-    """Yield the lines of a table with a row per committed sweep."""
-    yield HEADER
-    for number, sweep in enumerate(SWEEPS):
-        nulls = tuned_nulls(sweep, studies, np.random.default_rng(number), correlation)
-        yield ROW.format(**(sweep._asdict() | vars(nulls)))
+def percent(number: int, of: int) -> str:
+    """Return a share in percent with its standard error."""
+    share = number / of
+    error = math.sqrt(share * (1 - share) / of)
+    return f"{100 * share:.1f} ± {100 * error:.1f}"
+
+
+def line(sweep: CommittedSweep, sums: Sums) -> str:
+    """Return the line of a table."""
+    wrong = percent(sums.wrong, sums.studies)
+    if is_missed(sums):
+        wrong = f"**{wrong}**"
+    return LINE.format(
+        name=sweep.name,
+        variants=sweep.variants,
+        seeds=sweep.seeds,
+        studies=sums.studies,
+        of_grid=percent(sums.wrong_of_grid, sums.studies),
+        of_seeds=percent(sums.wrong_of_seeds, sums.studies),
+        wrong=wrong,
+        by_curve=100 * sums.by_curve / sums.variants,
+        sd=sums.sd,
+        estimated_sd=sums.estimated_sd,
+        wider=sums.wider / sums.contrasts,
+    )
+
+
+def is_missed(sums: Sums) -> bool:
+    """Return whether the rate of wrong directions of a row is outside its limit."""
+    return sums.wrong > MAX_WRONG * sums.studies
+
+
+def section(results: Mapping[str, Sums]) -> str:
+    """Return the section of the page: the rows outside their limit, and a table for each correlation."""
+    missed = []
+    tables = []
+    for correlation in CORRELATIONS:
+        title = CORRELATED if correlation else UNCORRELATED
+        lines = [title.format(correlation=correlation), "", HEADER]
+        for sweep in SWEEPS:
+            row = Row(sweep, correlation)
+            if row.key not in results:
+                continue
+            sums = results[row.key]
+            lines.append(line(sweep, sums))
+            if is_missed(sums):
+                missed.append(f"{row.key}, {percent(sums.wrong, sums.studies)} %")
+        tables.append("\n".join(lines) + "\n")
+    names = MISSED.format(rows="; ".join(missed)) if missed else NONE_MISSED
+    return "\n".join([SECTION.format(heading=HEADING, missed=names), *tables])
+
+
+def write_section(page: Path, results: Mapping[str, Sums]) -> None:
+    """Replace the section at the end of a page, or append it."""
+    before, _, _ = page.read_text(encoding="utf-8").partition(HEADING)
+    page.write_text(f"{before.rstrip()}\n\n{section(results)}", encoding="utf-8")
 
 
 def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--studies", type=int, default=1000)
-    parser.add_argument("--correlation", type=float, default=0.0)
+    """Simulate studies, and write the section."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--studies", type=int, default=20_000, help="studies of a row; 0 simulates none"
+    )
+    parser.add_argument(
+        "--correlation",
+        type=float,
+        choices=CORRELATIONS,
+        help="simulate the rows with this correlation alone",
+    )
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="write the section of this page")
     arguments = parser.parse_args()
-    for line in lines(arguments.studies, arguments.correlation):
-        print(line, flush=True)
+    correlations = CORRELATIONS
+    if arguments.correlation is not None:
+        correlations = (arguments.correlation,)
+    simulate(arguments.studies, correlations)
+    if arguments.write:
+        write_section(arguments.write, read_results())
 
 
 if __name__ == "__main__":

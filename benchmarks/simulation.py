@@ -41,6 +41,7 @@ from simulated_studies import (
     unequal_seed_effects,
     with_collapses,
 )
+from simulated_tuning import read_results, section
 
 from headtohead_judge.block_model import expected_degrees
 from headtohead_judge.looks import Looks
@@ -673,8 +674,8 @@ def combined_tables(generator: np.random.Generator, studies: int) -> list[Table]
 
 def ledger_tables(generator: np.random.Generator, studies: int) -> list[Table]:
     """Return the errors of chains of changes."""
-    rules = [Chains(6, 2.0), Chains(8, 2.0), Chains(8, 2.0, noisy_sd=3.0), Chains(16, 1.0)]
-    rules.append(Chains(32, 1.0))
+    rules = [Chains(6, 2.0), Chains(8, 2.0), Chains(16, 1.0), Chains(32, 1.0)]
+    rules += [Chains(8, 2.0, noisy_sd=noisy_sd) for noisy_sd in (3.0, 10.0)]
     for effect in (2.0, 1.0):
         for seeds in (1, 2, 3):
             rules.append(Chains(seeds, effect, by_mean=True))
@@ -754,12 +755,12 @@ them by the rules of [Statistics](statistics.md). All numbers are percentages. U
 normal with a standard deviation (sd) of 1 over seeds, and variants are compared with the first one. A rate of 5 % has
 a standard error of {error:.2f} points. Cells outside their limit are in bold type.
 
-Studies with tuned learning rates are in `benchmarks/results.md`, below *simulated_tuning*.
+The [last section](#tuned-learning-rates) has studies with tuned learning rates and limits of its own.
 """
 
 
 def page(tables: Sequence[Table], studies: int) -> str:
-    """Return the Markdown page of all tables, with the list of the cells outside their limits."""
+    """Return the Markdown page of all tables, with the cells outside their limits and the section of tuned studies."""
     error = 100 * math.sqrt(0.05 * 0.95 / studies)
     parts = [INTRODUCTION.format(studies=studies, error=error)]
     parts.append("## Cells outside their limits\n")
@@ -770,6 +771,7 @@ def page(tables: Sequence[Table], studies: int) -> str:
             parts.append("\n".join(f"- {name}" for name in names) + "\n")
     for table in tables:
         parts.append(table.markdown() + "\n")
+    parts.append(section(read_results()))
     return "\n".join(parts)
 
 

@@ -76,6 +76,8 @@ KINDS = ("parent", "worker", "shipper", "fork server", "whole tree")
 TARGETS = (ANY, *KINDS)
 KILLS_PER_ROUND = 8
 FINISH_SECONDS = 240.0
+"""Time limit for a command that finishes a study, and for the shipper of another command that it waits for."""
+
 WEATHER_SECONDS = 1.5
 """Mean time between changes of the server's behaviour."""
 
@@ -233,12 +235,13 @@ class Study:
         for command in commands:
             process = self.start(*command)
             try:
-                code = process.wait(FINISH_SECONDS)
+                code = process.wait(2 * FINISH_SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
                 code = None
             if code != 0:
-                problems.append(f"h2h {command[0]} ended with {code}")
+                last = files.last_line(self.folder / "output.log")
+                problems.append(f"h2h {command[0]} ended with {code}: {last}")
         return problems
 
     def runs(self) -> dict[str, Path]:
@@ -485,6 +488,7 @@ def soak(
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("H2H_", "MLFLOW_"))}
     variables = inherited | {
         "H2H_CACHE": str(folder / "cache"),
+        "H2H_TRACKING_SECONDS": str(FINISH_SECONDS),
         "OMP_NUM_THREADS": "1",
         "OMP_WAIT_POLICY": "PASSIVE",
     }

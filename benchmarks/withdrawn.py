@@ -68,7 +68,7 @@ def mark(folder: Path, reason: str) -> bool:
 
 
 def listed(text: str, reasons: Mapping[str, str]) -> str:
-    """Return the page of all reports with the list of the withdrawn ones, between its two comments.
+    """Return the page of all reports with the withdrawn ones by reason, between its two comments.
 
     Raises:
         ValueError: If the page has not both comments.
@@ -77,7 +77,13 @@ def listed(text: str, reasons: Mapping[str, str]) -> str:
     _, end, after = rest.partition(END)
     if not start or not end:
         raise ValueError(f"expected {START.strip()} and {END}")
-    lines = [f"- {name}: {reason}\n" for name, reason in sorted(reasons.items())]
+    names_by_reason: dict[str, list[str]] = {}
+    for name, reason in sorted(reasons.items()):
+        names_by_reason.setdefault(reason, []).append(name)
+    lines = []
+    for reason, names in names_by_reason.items():
+        links = ", ".join(f"[{name}]({name}/report.md)" for name in names)
+        lines.append(f"- {links}: {reason}\n")
     return before + start + ("".join(lines) or NONE) + end + after
 
 

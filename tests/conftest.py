@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 from filelock import FileLock
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 from headtohead.cli import main
 from headtohead.plugins import registry as plugin_registry
@@ -43,6 +44,12 @@ settings.register_profile(
     "tests", deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("tests")
+
+# Hypothesis also draws the constants of the source, for which every worker parses all modules for some seconds.
+providers._get_local_constants = lambda: providers._local_constants
+
+# No test outlives a power failure, so that none waits for the disk; commands in processes of their own do.
+os.fsync = lambda descriptor: None
 
 # Tests that a shell starts in the background ignore Ctrl-C, and under nohup the end of the terminal. Commands
 # inherit this, and would go on when a test interrupts them.

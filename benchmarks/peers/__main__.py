@@ -3,7 +3,7 @@
     python benchmarks/peers speed --file PAIRS [--size 128/4/2/512] [--turns 5] [--steps 8]
     python benchmarks/peers proof --file PAIRS [--steps 5]
 
-`--precision bfloat16` trains the other sides with autocast.
+`--precision bfloat16` trains the other sides with autocast, unless `--peer-precision` is float32.
 
 Every side trains the encoder-decoder of Vaswani et al. 2017 from the same initial weights, on the
 same pairs and vocabulary, with the same dropout and torch's Adam.
@@ -48,6 +48,11 @@ def main() -> None:
     )
     parser.add_argument("--steps", type=int, help="steps of a turn, or of a training")
     parser.add_argument("--precision", default="float32", choices=["float32", "bfloat16"])
+    parser.add_argument(
+        "--peer-precision",
+        choices=["float32", "bfloat16"],
+        help="of the other sides; default: --precision",
+    )
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument(
         "--clock",
@@ -74,6 +79,7 @@ def setting_of(options: argparse.Namespace) -> Setting:
         options.file,
         options.steps or STEPS[options.comparison],
         precision=options.precision,
+        peer_precision=options.peer_precision or options.precision,
         threads=options.threads,
     )
 
@@ -100,7 +106,9 @@ def speed(options: argparse.Namespace, setting: Setting) -> str:
 
 def proof(options: argparse.Namespace, setting: Setting) -> str:
     """Return the losses of the sides in float64 without dropout, where all must be equal."""
-    setting = dataclasses.replace(setting, precision="float64", dropout=0.0)
+    setting = dataclasses.replace(
+        setting, precision="float64", peer_precision="float64", dropout=0.0
+    )
     found = {name: make()(setting.steps).losses for name, make in Sides(setting).makers.items()}
     return tables.proof(found, f"{setting.size.name}, {tables.machine(setting)}")
 

@@ -30,6 +30,7 @@ class Setting:
     alike: bool = True
     dropout: float = DROPOUT
     precision: str = "float32"
+    peer_precision: str = "float32"
     threads: int = 1
 
     def training(self) -> ours.StackTraining:
@@ -73,10 +74,10 @@ class Sides:
             self._in_precision(model),
             setting.size.lr,
             ours.batches(self.training),
-            setting.precision,
+            setting.peer_precision,
         )
         return in_turns(step)
 
     def _in_precision(self, model: nn.Module) -> nn.Module:
-        double = self.setting.precision == "float64"
+        double = self.setting.peer_precision == "float64"
         return model.to(torch.float64 if double else torch.float32).train()

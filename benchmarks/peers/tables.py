@@ -63,4 +63,7 @@ def data(training: StackTraining) -> str:
 
 def machine(setting: Setting) -> str:
     name = f"{platform.machine()}, {setting.threads} thread{'s' * (setting.threads > 1)}"
-    return f"{name}, torch {torch.__version__}, {setting.precision}"
+    precisions = setting.precision
+    if setting.peer_precision != setting.precision:
+        precisions += f", the other sides {setting.peer_precision}"
+    return f"{name}, torch {torch.__version__}, {precisions}"

@@ -106,28 +106,40 @@ def api_page() -> str:
 
 def _entry(name: str, value: Any) -> Iterator[str]:
     if name in ELSEWHERE:
-        yield from (ELSEWHERE[name], "")
+        yield ELSEWHERE[name]
+        yield ""
     elif inspect.isclass(value):
-        if dataclasses.is_dataclass(value):
-            yield from (f"**`{name}{signature(value)}`**", "")
-        yield from docstring(value)
-        for attribute, text in attributes(value):
-            yield from (f"**`{attribute}`** (attribute)", "", text, "")
-        chosen = (
-            MEMBERS[name].split()
-            if name in MEMBERS
-            else [own for own in vars(value) if not own.startswith("_")]
-        )
-        for own in chosen:
-            member = vars(value).get(own)
-            function = getattr(member, "__func__", member)
-            if isinstance(member, property | cached_property):
-                getter = member.fget if isinstance(member, property) else member.func
-                yield from (f"**`{own}`** (property)", "", *docstring(getter))
-            elif inspect.isfunction(function) and inspect.getdoc(function):
-                yield from described(own, function)
+        yield from _class(name, value)
     else:
         yield from described(name, value)
+
+
+def _class(name: str, described_class: type) -> Iterator[str]:
+    """Yield the lines of a class: signature of a dataclass, docstring, attributes, properties and methods."""
+    if dataclasses.is_dataclass(described_class):
+        yield f"**`{name}{signature(described_class)}`**"
+        yield ""
+    yield from docstring(described_class)
+    for attribute, text in attributes(described_class):
+        yield from (f"**`{attribute}`** (attribute)", "", text, "")
+    members = vars(described_class)
+    names = [member for member in members if not member.startswith("_")]
+    if name in MEMBERS:
+        names = MEMBERS[name].split()
+    for member_name in names:
+        yield from _member(member_name, members.get(member_name))
+
+
+def _member(name: str, member: Any) -> Iterator[str]:
+    """Yield the lines of a property, or of a method with a docstring."""
+    if isinstance(member, property):
+        yield from (f"**`{name}`** (property)", "", *docstring(member.fget))
+    elif isinstance(member, cached_property):
+        yield from (f"**`{name}`** (property)", "", *docstring(member.func))
+    else:
+        function = getattr(member, "__func__", member)
+        if inspect.isfunction(function) and inspect.getdoc(function):
+            yield from described(name, function)
 
 
 def described(name: str, function: Callable[..., object]) -> Iterator[str]:
@@ -136,29 +148,24 @@ def described(name: str, function: Callable[..., object]) -> Iterator[str]:
     yield from docstring(function)
 
 
+PLAIN = (bool, int, float, str, tuple, type(None), inspect.Parameter.empty)
+"""Types of defaults that a signature shows."""
+
+
 def signature(value: Callable[..., object]) -> str:
     """Return the signature without the first argument of a method, and without defaults that are no plain values."""
-    found, plain = (
-        inspect.signature(value),
-        (bool, int, float, str, tuple, type(None), inspect.Parameter.empty),
-    )
-    parameters = [
-        own
-        if isinstance(own.default, plain) or own.default is own.empty
-        else own.replace(default=...)
-        for name, own in found.parameters.items()
-        if name not in ("self", "cls")
-    ]
-    text = str(
-        found.replace(
-            parameters=[
-                own
-                if own.annotation is own.empty
-                else own.replace(annotation=_Text(own.annotation))
-                for own in parameters
-            ]
-        )
-    )
+    found = inspect.signature(value)
+    parameters = []
+    for name, parameter in found.parameters.items():
+        if name in ("self", "cls"):
+            continue
+        shown = parameter
+        if parameter.default is not parameter.empty and not isinstance(parameter.default, PLAIN):
+            shown = shown.replace(default=...)
+        if parameter.annotation is not parameter.empty:
+            shown = shown.replace(annotation=_Text(parameter.annotation))
+        parameters.append(shown)
+    text = str(found.replace(parameters=parameters))
     return re.sub(r"-> '(.*)'$", r"-> \1", text).replace("Ellipsis", "...")
 
 
@@ -186,22 +193,16 @@ def docstring(value: object) -> Iterator[str]:
 
 def attributes(base: type) -> Iterator[tuple[str, str]]:
     """Yield the documented attributes of a class with their docstrings."""
-    (body,) = (
-        node.body
-        for node in ast.parse(inspect.getsource(base)).body
-        if isinstance(node, ast.ClassDef)
-    )
-    for node, following in pairwise(body):
-        if (
-            isinstance(node, ast.AnnAssign)
-            and isinstance(node.target, ast.Name)
-            and isinstance(following, ast.Expr)
-        ):
+    (definition,) = ast.parse(inspect.getsource(base)).body
+    assert isinstance(definition, ast.ClassDef)
+    for node, following in pairwise(definition.body):
+        if not isinstance(node, ast.AnnAssign) or not isinstance(following, ast.Expr):
+            continue
+        if isinstance(node.target, ast.Name):
+            annotation = ast.unparse(node.annotation)
+            annotation = annotation.removeprefix("ClassVar[").removesuffix("]")
             text = ast.literal_eval(following.value)
-            yield (
-                f"{node.target.id}: {ast.unparse(node.annotation).removeprefix('ClassVar[').removesuffix(']')}",
-                markdown(inspect.cleandoc(text)),
-            )
+            yield f"{node.target.id}: {annotation}", markdown(inspect.cleandoc(text))
 
 
 def markdown(text: str) -> str:

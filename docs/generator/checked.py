@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
@@ -22,34 +23,37 @@ Of {outcomes:,} outcomes, {violated} are unexpected violations.
 
 def row(record: Mapping[str, Any]) -> str:
     """Return the row of an entry: how many invariants hold, and the names of the others by outcome."""
-    names = {
-        outcome: [
-            found["invariant"] for found in record["invariants"] if found["outcome"] == outcome
-        ]
-        for outcome in OUTCOMES
-    }
-    others = (", ".join(f"`{name}`" for name in names[outcome]) or "–" for outcome in OUTCOMES[1:])
-    return (
-        " | ".join([f"| `{record['name'].partition('/')[2]}`", str(len(names["holds"])), *others])
-        + " |"
-    )
+    names = defaultdict[str, list[str]](list)
+    for found in record["invariants"]:
+        names[found["outcome"]].append(f"`{found['invariant']}`")
+    _, _, entry = record["name"].partition("/")
+    cells = [f"`{entry}`", str(len(names["holds"]))]
+    for outcome in OUTCOMES[1:]:
+        cells.append(", ".join(names[outcome]) or "–")
+    return f"| {' | '.join(cells)} |"
+
+
+def family_of(record: Mapping[str, Any]) -> str:
+    """Return the family of an entry."""
+    family, _, _ = record["name"].partition("/")
+    return str(family)
 
 
 def page(records: Sequence[Mapping[str, Any]]) -> str:
     """Return the Markdown page of the records of ``h2h check``."""
-    outcomes = [found["outcome"] for record in records for found in record["invariants"]]
-    lines = [
-        HEAD.format(
-            outcomes=len(outcomes), violated=sum(outcome not in OUTCOMES for outcome in outcomes)
-        )
-    ]
-    for family, own in groupby(records, lambda record: record["name"].partition("/")[0]):
-        lines += [
-            f"## {family.replace('_', '-').capitalize()}\n",
-            f"| entry | {' | '.join(OUTCOMES)} |",
-            "|---|---:|---|---|",
-        ]
-        lines += [*map(row, own), ""]
+    outcomes = []
+    for record in records:
+        for found in record["invariants"]:
+            outcomes.append(found["outcome"])
+    violated = sum(outcome not in OUTCOMES for outcome in outcomes)
+    lines = [HEAD.format(outcomes=len(outcomes), violated=violated)]
+    for family, of_family in groupby(records, family_of):
+        lines.append(f"## {family.replace('_', '-').capitalize()}\n")
+        lines.append(f"| entry | {' | '.join(OUTCOMES)} |")
+        lines.append("|---|---:|---|---|")
+        for record in of_family:
+            lines.append(row(record))
+        lines.append("")
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""headtohead runs Transformer variants head to head.
+"""Controlled comparisons of Transformer components.
 
 The public names are what Python users call; authors of plugins import from ``headtohead.plugin``. They are resolved at
 first use, so that importing the package costs nothing.

@@ -216,7 +216,7 @@ def export(
     target = Path(folder)
     check_target(target, force=force)
     loaded = load(find_run(run, runs_folder(given=runs)))
-    weights = {name: values[0] for name, values in loaded.model.state_dict().items()}
+    weights = {name: values[0].numpy() for name, values in loaded.model.state_dict().items()}
     return write_exported(target, loaded.record, weights, loaded.words, _model_card(loaded))
 
 

@@ -54,6 +54,10 @@ class ReadsError(HeadToHeadError):
     """An entry reads what it does not declare, or what it declares to read is missing; the message has the remedy."""
 
 
+class PluginError(HeadToHeadError):
+    """The code of a plugin has raised an error; the message has the entry, the error and the command that tests it."""
+
+
 class Interrupted(KeyboardInterrupt):
     """An interruption that the command has already reported."""
 

@@ -33,6 +33,18 @@ def visible_values(value: Any) -> Any:
     return value
 
 
+def shortened(text: str, width: int) -> str:
+    """Return a text of at most ``width`` characters, shortened in the middle.
+
+    >>> shortened("without positions", 9)
+    'with…ions'
+    """
+    if len(text) <= width:
+        return text
+    half = (width - 1) // 2
+    return f"{text[:half]}…{text[-half:]}"
+
+
 class VisibleFormatter(logging.Formatter):
     """Formats log records without hidden characters."""
 

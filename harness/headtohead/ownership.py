@@ -61,7 +61,7 @@ def write(folder: Path, contents: Mapping[str, bytes], advice: str) -> None:
         files.replace(path, lambda temporary, content=content: temporary.write_bytes(content))
 
 
-def owned(folder: Path) -> set[str]:
+def names_in_manifest(folder: Path) -> set[str]:
     """Return the names of the files in a folder's manifest; damaged lines are ignored."""
     return set(_listed(folder))
 
@@ -83,7 +83,7 @@ def refuse_foreign(folder: Path, names: Iterable[str], advice: str) -> None:
         return
     name = files_of_others[0]
     reason = "was not written by headtohead"
-    if name in owned(folder):
+    if name in names_in_manifest(folder):
         reason = "was changed after headtohead wrote it"
     raise HeadToHeadError(f"'{folder / name}' {reason}; {advice}")
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from headtohead.analysis.study import Analysis
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.project import next_command
 from headtohead.data import cache_root, prepare
@@ -36,9 +35,8 @@ from headtohead.planning.planner import Planner
 from headtohead.planning.replacing import dropped_note, find_replaced
 from headtohead.storage import states
 from headtohead.storage.existing import ExistingRuns
-from headtohead.storage.experiment import ExperimentDirectory
-from headtohead.storage.leases import observe
-from headtohead.storage.paths import inside
+from headtohead.storage.paths import checked_path
+from headtohead.storage.progress import has_all_results
 from headtohead.tracking.command import CommandLoggers
 from headtohead.training.reference_points import save_reference_points
 
@@ -127,6 +125,7 @@ class Study:
         answer: The answer of the report for loggers.
         look: With sequential seeds, the number of seeds of the present look.
         is_decided: Whether no further look is due.
+        has_trained: Whether this call has trained a run.
         done: The steps so far.
     """
 
@@ -144,6 +143,7 @@ class Study:
     outcome: Outcome | None = None
     look: int | None = None
     is_decided: bool = False
+    has_trained: bool = False
     written: ReportPaths | None = None
     answer: Answer | None = None
     damages: list[Damage] = field(default_factory=list)
@@ -171,9 +171,9 @@ class Study:
             self.look = len(self.plan.design.seeds)
         refuse_precision(self.plan, self.machine.device)
         if self.report.wanted:
-            from headtohead.report.folder import report_folder
+            from headtohead.report.folder import checked_report_folder
 
-            report_folder(self.report.folder, self.plan.name)
+            checked_report_folder(self.report.folder, self.plan.name)
         reason = find_replaced(self.plan, stale=self.retraining.stale)
         if reason is not None:
             raise HeadToHeadError(reason)
@@ -201,10 +201,10 @@ class Study:
             step.run(self)
         except KeyboardInterrupt:
             self.log(f"interrupted; finished runs are kept, and {self.same_command} resumes")
-            self.loggers.close()
+            self.loggers.abandon()
             raise Interrupted from None
         except BaseException:
-            self.loggers.close()
+            self.loggers.abandon()
             raise
         self.done.append(step)
 
@@ -232,7 +232,7 @@ class Study:
 
     def folder(self, experiment: str) -> Path:
         """Return the folder of an experiment."""
-        return inside(self.root, experiment)
+        return checked_path(self.root, experiment)
 
     def plan_again(self) -> None:
         """Plan with the present states of run directories; runs of ``--fresh`` are not taken from other experiments."""
@@ -244,15 +244,13 @@ class Study:
         """Return whether all recorded runs have results, so that this call probably trains nothing."""
         if self.retraining.fresh or self.retraining.stale or self.retraining.repair:
             return False
-        try:
-            experiment = ExperimentDirectory.read(self.folder(self.loaded.name))
-            recorded = [observe(run.path(experiment.path)) for run in experiment.record.runs]
-        except HeadToHeadError:  # no record, or a damaged one
-            return False
-        return all(status.state in states.RESULTS for status in recorded)
+        return has_all_results(self.folder(self.loaded.name))
 
     def train(self, plan: Plan) -> None:
         """Train the pending runs of a plan, while loggers follow its folder."""
+        if pending(plan):
+            self.has_trained = True
+            self.loggers.start()
         self.outcome = execute(plan, self.machine, cache_root(), self.command)
 
     def _check_plugins(self) -> None:
@@ -374,7 +372,7 @@ class TuningStep(Step):
         """Train the tuning runs, then plan the next stage or choose the settings."""
         assert study.plan.tuning is not None
         sweep = study.plan.tuning.plan
-        study.loggers.follow(sweep.name, sweep.directory)
+        study.loggers.follow(sweep.directory)
         sweep = with_reset(sweep, study.log, retry=study.retraining.retry)
         study.log(self.line.format(runs=len(sweep.remaining), experiment=sweep.name))
         study.train(sweep)
@@ -415,7 +413,7 @@ class Comparison(Step):
         study.plan = with_reset(study.plan, study.log, retry=study.retraining.retry)
         for note in notes_of(study.plan):
             study.log(f"note: {note}")
-        study.loggers.follow(study.plan.name, study.plan.directory)
+        study.loggers.follow(study.plan.directory)
         study.train(study.plan)
 
 
@@ -431,15 +429,16 @@ class Look(Step):
     def run(self, study: Study) -> None:
         """Print the result of the look; end the looks or train the next one."""
         from headtohead.analysis.findings.design import looks_line
+        from headtohead.analysis.study import Analysis
         from headtohead.storage.frames import load_frames
 
         status = Analysis(load_frames(study.plan.directory)).looks
         assert status is not None
         study.log(looks_line(status))
-        if status.next is None:
+        if status.next_seeds is None:
             study.is_decided = True
             return
-        study.look = status.next
+        study.look = status.next_seeds
         study.plan_again()
         study.train(study.plan)
 
@@ -455,7 +454,7 @@ class WriteReport(Step):
         return study.outcome.complete or study.report.allow_partial or not study.report.wanted
 
     def run(self, study: Study) -> None:
-        """Write the report and print its answer; if none is wanted, print the command that writes it."""
+        """Write the report, unless it is current, and print its answer; if none is wanted, print the command for it."""
         if not study.report.wanted:
             command = next_command("report", study.target, study.root)
             study.log(f"no report was written; {command} writes it")
@@ -469,7 +468,10 @@ class WriteReport(Step):
             allow_partial=study.report.allow_partial,
             file=study.loaded.path,  # it may have changed since it was read
         )
-        study.written = writing.write_files(report, study.report.folder)
+        if not study.has_trained:
+            study.written = writing.current_files(report, study.report.folder)
+        if study.written is None:
+            study.written = writing.write_files(report, study.report.folder)
         study.answer = tracked_answer(report, study.report.folder)
         for line in study.written.lines:
             study.log(line)

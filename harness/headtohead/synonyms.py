@@ -54,6 +54,7 @@ _NAMES_ELSEWHERE = {
     "--workers": "n_jobs num_workers",
     "--seeds": "num_seeds seed",
     "--reports": "out_dir output_dir",
+    "--device": "cuda gpu gpus",
     # Sentences
     "type schedule: {name: cosine, final_lr: 1.0e-4}": "eta_min final_lr learning_rate_min min_lr",
     "type schedule: {name: wsd, decay_fraction: 0.2}": "decay_fraction",
@@ -69,6 +70,7 @@ _NAMES_ELSEWHERE = {
     "the device is an option of h2h run: --device cuda or --device cpu": "accelerator device no_cuda",
     "the same command resumes": "resume resume_from_checkpoint",
     "type h2h --help": "help",
+    "type h2h --version": "version",
 }
 
 

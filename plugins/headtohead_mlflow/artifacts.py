@@ -32,6 +32,11 @@ MAX_SIDE = 1024
 _IMAGE_NAMES = uuid.UUID("6f0d2c1e-6a55-4d0e-9b7e-0d2a3a5f4c11")
 
 
+def image_key(role: str) -> str:
+    """Return the key of the images of a role; MLflow sorts sections by name, and this one follows train and valid."""
+    return f"weights/attention-{role}"
+
+
 @contextmanager
 def scratch(study: TrackedStudy) -> Iterator[Path]:
     """Have an empty folder in the block; a killed process leaves it to the next one.
@@ -48,11 +53,21 @@ def scratch(study: TrackedStudy) -> Iterator[Path]:
 
 
 def stage(run: TrackedRun, into: Path, moment: int) -> tuple[dict[str, str], dict[str, str]]:
-    """Write the artifacts of a run below a folder.
+    """Write the artifacts of a run below a folder: copies of its files, images of attention, a table of translations.
 
-    Return the tags that make MLflow display images and tables, and the images of the first probe by name.
+    Recorded files that are missing are left out, and the weights of a reused run.
 
-    ``moment`` is the images' timestamp in milliseconds.
+    Args:
+        run: The run.
+        into: An existing folder.
+        moment: The timestamp of the images, in milliseconds since 1970.
+
+    Returns:
+        The tags that make MLflow display images and tables, and the path of the image of each role by its key, for the
+        first probe sentence that has one.
+
+    Raises:
+        HeadToHeadError: If a file of the run cannot be read or has changed since it was written.
     """
     for name in _recorded_files(run):
         path = run.verified(name) if run.has(name) else run.path / name
@@ -65,7 +80,7 @@ def stage(run: TrackedRun, into: Path, moment: int) -> tuple[dict[str, str], dic
     for probe in load_maps(run.path):
         tags["mlflow.loggedImages"] = "True"
         for role, maps in probe.weights.items():
-            key = f"attention/{role}"
+            key = image_key(role)
             sheet = contact_sheet(maps, *probe.tokens(role))
             file = write_image(sheet, into / "images", key, probe.index, moment, run.run_hash)
             images.setdefault(key, f"images/{file}")
@@ -110,7 +125,12 @@ def contact_sheet(
 ) -> Image.Image:
     """Draw ``maps`` [layer, head, query, key] with their tokens, as square as possible, for MLflow's square frames.
 
-    A row has heads of a single layer. Sheets above ``MAX_PIXELS`` have small cells without tokens.
+    A row has heads of a single layer, as many in each row. Sheets above ``MAX_PIXELS`` have small cells without tokens.
+
+    Args:
+        maps: The weights; at least one layer and head.
+        rows: The tokens of the queries.
+        columns: The tokens of the keys.
     """
     layers, heads, queries, keys = maps.shape
     cell = CELL

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headtohead.planning.variants import comparison_group
 from headtohead.storage.experiment import ExperimentRecord
 from headtohead.tracking.study import TrackedRun, TrackedStudy
-from headtohead_mlflow.run_page import RUN_HASH_TAG
+from headtohead_mlflow.run_page import RUN_HASH_TAG, metric_name
 from headtohead_mlflow.store import Store
 
 if TYPE_CHECKING:
@@ -25,24 +25,44 @@ CURVE = "valid/loss"
 
 
 @dataclass(frozen=True)
-class LoggedScore:
-    """The score, the difference and the verdict of a finished MLflow run; NaN for a missing number."""
+class LoggedScores:
+    """The metrics and the verdict of a finished MLflow run."""
 
     run_id: str
-    score: float
-    difference: float
+    metrics: Mapping[str, float]
     verdict: str | None
 
     @classmethod
-    def of(cls, run: Run, primary: str) -> LoggedScore:
-        """Return the fields of an MLflow run; ``primary`` is the primary metric."""
-        metrics = run.data.metrics
-        return cls(
-            run.info.run_id,
-            metrics.get(primary, math.nan),
-            metrics.get(DIFFERENCE + primary, math.nan),
-            run.data.tags.get(VERDICT_TAG),
-        )
+    def of(cls, run: Run) -> LoggedScores:
+        """Return the fields of an MLflow run."""
+        return cls(run.info.run_id, run.data.metrics, run.data.tags.get(VERDICT_TAG))
+
+    def metric(self, name: str) -> float:
+        """Return a metric; NaN if the run lacks it."""
+        return self.metrics.get(name, math.nan)
+
+
+def difference_name(record: ExperimentRecord, axis: str | None = None) -> str:
+    """Return the metric of the difference of the primary metric.
+
+    Args:
+        record: The study.
+        axis: The axis whose value alone differs between the two runs; None: the difference to the baseline. In a study
+            of a single axis, both are the same metric.
+    """
+    if axis is None or len(record.axes) == 1:
+        return f"{DIFFERENCE}{record.metrics.primary}"
+    return metric_name(f"{DIFFERENCE}{axis}/{record.metrics.primary}")
+
+
+def axes_with_differences(record: ExperimentRecord) -> list[str]:
+    """Return the axes over whose values averages are meaningful.
+
+    Changes between two configurations are not a grid, so that averages over the other axes mean nothing.
+    """
+    if any(contrast.family in ("added", "taken") for contrast in record.contrasts):
+        return []
+    return [*record.axes]
 
 
 def log_comparisons(
@@ -54,29 +74,27 @@ def log_comparisons(
     """
     from mlflow.entities import RunTag
 
-    primary = study.record.metrics.primary
     logged = {}
     for mlflow_run in store.runs(experiment_id, "attributes.status = 'FINISHED'"):
         run_hash = mlflow_run.data.tags.get(RUN_HASH_TAG)
-        logged[run_hash] = LoggedScore.of(mlflow_run, primary)
+        logged[run_hash] = LoggedScores.of(mlflow_run)
     finished = [run for run in study.runs() if run.run_hash in logged]
     by_variant = {(run.variant.slug, run.seed): run for run in finished}
-    baselines = _baselines(study.record)
+    references = _references(study.record)
     for run in finished:
-        score = logged[run.run_hash]
+        scores = logged[run.run_hash]
         tags = []
         verdict = _verdict_text(verdicts.get(run.variant.slug))
-        if verdict not in (None, score.verdict):
+        if verdict not in (None, scores.verdict):
             tags.append(RunTag(VERDICT_TAG, verdict))
-        baseline = by_variant.get((baselines.get(run.variant.slug, ""), run.seed), run)
-        difference = math.nan
-        if baseline is not run:
-            difference = score.score - logged[baseline.run_hash].score
-        points: list[Metric] = []
-        if str(difference) != str(score.difference):  # as texts, since NaN differs from itself
-            points = _differences(run, baseline, primary, score.difference, difference)
+        compared = {}
+        for name, slug in references.get(run.variant.slug, {}).items():
+            reference = by_variant.get((slug, run.seed))
+            if reference is not None:
+                compared[name] = reference
+        points = [*_differences(study.record, run, compared, logged)]
         if tags or points:
-            store.client.log_batch(score.run_id, metrics=points, tags=tags)
+            store.client.log_batch(scores.run_id, metrics=points, tags=tags)
 
 
 def _verdict_text(verdict: str | None) -> str | None:
@@ -87,34 +105,84 @@ def _verdict_text(verdict: str | None) -> str | None:
 
 
 def _differences(
-    run: TrackedRun, baseline: TrackedRun, primary: str, earlier: float, difference: float
-) -> list[Metric]:
-    """Return the points of a run's differences to the baseline's run; all are NaN if it is that run itself.
+    record: ExperimentRecord,
+    run: TrackedRun,
+    compared: Mapping[str, TrackedRun],
+    logged: Mapping[str | None, LoggedScores],
+) -> Iterator[Metric]:
+    """Yield the points of a run's differences that have changed.
 
-    Of values of the same step, MLflow displays the latest. NaN replaces a difference to an earlier baseline.
+    Of values of the same step, MLflow displays the latest. NaN replaces a difference that the run no longer has.
+
+    Args:
+        record: The study.
+        run: A finished run.
+        compared: The run to which each difference of the primary metric refers, by its name; for a baseline, the run
+            itself, with a difference of 0.
+        logged: The metrics of the finished runs by run hash.
     """
     from mlflow.entities import Metric
 
     now = round(1000 * time.time())
+    scores = logged[run.run_hash]
+    primary = record.metrics.primary
     curve = _curve(run)
-    baseline_curve = {} if baseline is run else _curve(baseline)
-    had_difference = math.isfinite(earlier)
-    points = []
-    for step, value in curve.items():
-        if had_difference or step in baseline_curve:
-            change = value - baseline_curve.get(step, math.nan)
-            points.append(Metric(DIFFERENCE + CURVE, change, now, step))
     last = max(curve, default=0)
-    points.append(Metric(DIFFERENCE + primary, difference, now, last))
-    return points
+    to_baseline = difference_name(record)
+    earlier = [name for name in scores.metrics if name.startswith(DIFFERENCE)]
+    for name in dict.fromkeys([*compared, *earlier]):
+        if name == DIFFERENCE + CURVE and name not in compared:
+            continue
+        difference = math.nan
+        if name in compared:
+            reference = logged[compared[name].run_hash]
+            difference = scores.metric(primary) - reference.metric(primary)
+        if str(difference) == str(scores.metric(name)):  # as texts, since NaN differs from itself
+            continue
+        yield Metric(name, difference, now, last)
+        if name == to_baseline:
+            baseline_curve = _curve(compared[name]) if name in compared else {}
+            had_curve = math.isfinite(scores.metric(DIFFERENCE + CURVE))
+            for step, value in curve.items():
+                if had_curve or step in baseline_curve:
+                    change = value - baseline_curve.get(step, math.nan)
+                    yield Metric(DIFFERENCE + CURVE, change, now, step)
+
+
+def _references(record: ExperimentRecord) -> dict[str, dict[str, str]]:
+    """Return the variants to which differences of each variant refer, by the variant's slug and the metric's name.
+
+    The difference of an axis refers to the variant that has the baseline's value of this axis alone, on the same data
+    and size; without such a variant, it is left out. A variant that equals another one stands for that one.
+    """
+    references: dict[str, dict[str, str]] = {slug: {} for slug in record.by_slug}
+    for slug, baseline in _baselines(record).items():
+        references[slug][difference_name(record)] = baseline
+    for axis in axes_with_differences(record):
+        value = record.by_slug[record.baseline].axes.get(axis)
+        for slug, variant in record.by_slug.items():
+            axes = {**variant.axes, axis: value}
+            reference = _trained(record, axes)
+            if reference and comparison_group(axes) == comparison_group(variant.axes):
+                references[slug].setdefault(difference_name(record, axis), reference)
+    return references
+
+
+def _trained(record: ExperimentRecord, axes: Mapping[str, object]) -> str | None:
+    """Return the variant that was trained for these axes, or None."""
+    for variant in record.variants:
+        if variant.axes == axes:
+            return variant.equal_to or variant.slug
+    return None
 
 
 def _baselines(record: ExperimentRecord) -> dict[str, str]:
-    """Return the baseline of every variant that has one with its data and size."""
+    """Return the baseline of every variant that has one with its data and size; a baseline's is itself."""
     baselines = {}
     for contrast in record.contrasts:
         if contrast.family == "variant":
             baselines[contrast.variant] = contrast.against
+            baselines[contrast.against] = contrast.against
     group = comparison_group(record.by_slug[record.baseline].axes)
     for slug, variant in record.by_slug.items():
         if comparison_group(variant.axes) == group:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from headtohead.config.project import next_command
-from headtohead.plugin import LoggedStudy, Logger, StudyLogger, hookimpl
+from headtohead.plugin import Answer, LoggedStudy, Logger, StudyLogger, hookimpl
 from headtohead_mlflow.address import default_uri, is_server, without_password
 
 
@@ -25,6 +25,14 @@ class MlflowLogger(Logger):
         from headtohead_mlflow.study_logger import MlflowStudyLogger
 
         return MlflowStudyLogger(study, uri or default_uri(study.path.parent))
+
+    @classmethod
+    def has_all(cls, study: LoggedStudy, answer: Answer | None) -> bool:
+        from headtohead.tracking.study import TrackedStudy  # it imports scipy
+        from headtohead_mlflow.completeness import store_has
+
+        assert isinstance(study, TrackedStudy)
+        return store_has(study, answer, default_uri(study.path.parent))
 
     @classmethod
     def tracker_name(cls, runs: Path) -> str:

@@ -18,6 +18,7 @@ from headtohead.storage import states
 from headtohead.tracking.study import TrackedRun, TrackedStudy, milliseconds
 from headtohead_mlflow import run_page
 from headtohead_mlflow.artifacts import scratch, stage
+from headtohead_mlflow.groups import Groups
 from headtohead_mlflow.run_page import REASON_TAG, RUN_HASH_TAG, SHIPPED_TAG, TRAINING_TAG
 from headtohead_mlflow.store import Store, refusals
 
@@ -28,6 +29,8 @@ STATUS = {states.DONE: "FINISHED", states.KILLED: "KILLED"} | dict.fromkeys(
     states.PENDING, "RUNNING"
 )
 """MLflow's status by state; FAILED for any other state."""
+
+PARENT_TAG = "mlflow.parentRunId"
 
 DENSE_POINTS = 200
 """Number of first points of a history that are all logged; each doubling of the length adds half as many."""
@@ -45,7 +48,16 @@ class Destination:
     index: str
     parent: str
     study: TrackedStudy
+    groups: Groups
     run_ids: dict[str, str] = field(default_factory=dict)
+
+    def plan_tags(self, run: TrackedRun) -> dict[str, str]:
+        """Return the tags of a run that depend on the plan."""
+        return {
+            run_page.IN_PLAN_TAG: "yes",
+            PARENT_TAG: self.parent,
+            **self.groups.tags(run.variant),
+        }
 
 
 class Point(NamedTuple):
@@ -78,7 +90,14 @@ class MlflowRunLogger(Logger):
         self.figures = ""
 
     def begin(self) -> int:
-        """Find or create the MLflow run; all steps are requested, and `log` skips those that MLflow has."""
+        """Find or create the MLflow run, set it to RUNNING, and read the points that MLflow has.
+
+        Returns:
+            −1: all steps of the run are requested, and those that MLflow has are not logged again.
+
+        Raises:
+            HeadToHeadError: If MLflow refuses a value of the run.
+        """
         with refusals():
             self.mlflow_run = self._earlier_run() or self._new_run()
             self.run_id = self.mlflow_run.info.run_id
@@ -91,6 +110,9 @@ class MlflowRunLogger(Logger):
                     # Of equal steps MLflow displays the latest value.
                     earlier = points.get(metric.step, (0, 0.0))
                     points[metric.step] = max(earlier, (metric.timestamp, metric.value))
+        start = self.mlflow_run.info.start_time
+        for name, value in run_page.costs(self.run.record).items():
+            self._add(name, Point(0, start, value))
         self.is_described = False
         return -1
 
@@ -112,7 +134,7 @@ class MlflowRunLogger(Logger):
         tags = {
             RUN_HASH_TAG: self.run.run_hash,
             TRAINING_TAG: self.run.training,
-            "mlflow.parentRunId": self.to.parent,
+            PARENT_TAG: self.to.parent,
             "mlflow.user": run_page.user(),
         }
         name = run_page.run_name(self.run)
@@ -131,6 +153,14 @@ class MlflowRunLogger(Logger):
         self._send(states.RUNNING, None, {})
 
     def end(self, state: str, results: Mapping[str, float]) -> None:
+        """Log the final metrics, the artifacts and, last, the content hash and the final status.
+
+        The metrics are those of the run directory, not ``results``. The last step of a killed run that may continue is
+        not logged.
+
+        Raises:
+            HeadToHeadError: If a file of the run is damaged, or MLflow refuses a value.
+        """
         run = replace(self.run, known=self.run.observed(sweep=True))
         last_step = 0
         last_time = 0
@@ -188,7 +218,7 @@ class MlflowRunLogger(Logger):
             self.is_described = True
             tags = self._tags(state, reason) | tags
             params = run_page.parameters(
-                self.run.record, seed=self.run.seed, variant=self.run.variant.slug
+                self.run.record, seed=self.run.seed, variant=self.run.variant.title
             )
         existing = self.mlflow_run.data
         new_metrics = []
@@ -215,7 +245,8 @@ class MlflowRunLogger(Logger):
         study = self.to.study
         page = run_page.run_link(self.to.index, self.to.parent)
         note = run_page.note(study, self.run, state, reason, page, self.figures)
-        return run_page.tags(study, self.run, state, reason, note)
+        tags = run_page.tags(study, self.run, state, reason, note)
+        return tags | self.to.plan_tags(self.run)
 
 
 def _is_kept(index: int) -> bool:

@@ -31,10 +31,17 @@ MAX_NAME = 44
 
 MAX_TRANSLATIONS = 10
 
+PARAMETERS = "cost/parameters"
+FLOPS = "cost/flops_per_token"
+
+NOTE_TAG = "mlflow.note.content"
+"""Tag with the description of a run, a model or an experiment, in Markdown."""
+
 RUN_HASH_TAG = "h2h.run_hash"
 TRAINING_TAG = "h2h.training"
-GROUP_TAG = "h2h.group"
 SHIPPED_TAG = "h2h.shipped"
+"""Tag of a complete run and of its model: the content hash of the run."""
+
 REASON_TAG = "h2h.reason"
 IN_PLAN_TAG = "h2h.in_plan"
 
@@ -71,6 +78,14 @@ def parameters(resolved: ResolvedVariant, **identity: str | int) -> dict[str, st
     return shown
 
 
+def costs(resolved: ResolvedVariant) -> dict[str, float]:
+    """Return the number of parameters and FLOPs as metrics, which charts and searches compare as numbers."""
+    return {
+        PARAMETERS: float(resolved.counts.total),
+        FLOPS: float(resolved.counts.flops_per_token),
+    }
+
+
 def _family_parameters(family: str, roles: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     """Return the entries of a family by role with their options; a single parameter if all roles are equal."""
     first, *others = roles.values()
@@ -89,8 +104,13 @@ def _family_parameters(family: str, roles: Mapping[str, dict[str, Any]]) -> dict
 
 
 def mlflow_name(name: str) -> str:
-    """Return the name of a parameter or a metric with the characters that MLflow allows."""
+    """Return the name of a parameter with the characters that MLflow allows."""
     return re.sub(r"[^\w\-./ :]", "-", name)
+
+
+def metric_name(name: str) -> str:
+    """Return the name of a metric with the characters that MLflow allows, without spaces."""
+    return re.sub(r"\s+", "-", mlflow_name(name).strip())
 
 
 def tags(
@@ -103,10 +123,9 @@ def tags(
         "mlflow.source.name": study.record.file or study.name,
         "mlflow.source.type": "LOCAL",
         "mlflow.source.git.commit": record.versions.get("git_commit"),
-        "mlflow.note.content": description,
+        NOTE_TAG: description,
         RUN_HASH_TAG: run.run_hash,
         "h2h.experiment": study.name,
-        "h2h.variant": run.variant.slug,
         "h2h.seed": run.seed,
         "h2h.state": state,
         REASON_TAG: reason,
@@ -116,18 +135,8 @@ def tags(
         "h2h.data_hash": record.data["data_hash"],
         "h2h.reused_from": run.reused_from,
         "h2h.pitfalls": ", ".join(pitfall.name for pitfall in record.pitfalls) or None,
-        **plan_tags(study, run),
     }
     return {name: text(value)[:TAG_LIMIT] for name, value in values.items() if value is not None}
-
-
-def plan_tags(study: TrackedStudy, run: TrackedRun) -> dict[str, str]:
-    """Return the tags of a run that depend on the plan."""
-    values = {IN_PLAN_TAG: "yes", GROUP_TAG: run.variant.title}
-    colour = study.colours.get(run.variant.slug)
-    if colour is not None:
-        values["mlflow.runColor"] = colour
-    return values
 
 
 def note(
@@ -205,6 +214,12 @@ def shortened(cell: str, width: int = 160) -> str:
     if len(cell) <= width:
         return cell
     return f"{cell[: width - 1]}…"
+
+
+def first_sentence(text: str) -> str:
+    """Return the first sentence of a text, such as an answer; MLflow shows no more of a description."""
+    sentence, separator, _ = text.partition(". ")
+    return f"{sentence}." if separator else text
 
 
 def dataset_input(data: DataRecord) -> DatasetInput:

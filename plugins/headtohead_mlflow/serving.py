@@ -18,6 +18,7 @@ import psutil
 
 from headtohead import children
 from headtohead.errors import HeadToHeadError
+from headtohead_mlflow.completeness import INDEX, STUDY_TAG
 from headtohead_mlflow.store import (
     ARTIFACTS,
     SETTINGS,
@@ -26,7 +27,6 @@ from headtohead_mlflow.store import (
     open_store,
     store_errors,
 )
-from headtohead_mlflow.study_logger import INDEX, STUDY_TAG
 from headtohead_mlflow.view import HOST, PORT, link
 
 START_SECONDS = 180.0
@@ -34,7 +34,11 @@ STOP_SECONDS = 10.0
 
 
 def study_links(uri: str, port: int = PORT) -> dict[str, str]:
-    """Return the links of experiments by name, newest first."""
+    """Return the links of the studies and of their list by the names of the MLflow experiments, newest first.
+
+    Raises:
+        HeadToHeadError: If the store does not exist or cannot be used.
+    """
     store = open_store(uri, create=False)
     with store_errors(uri):
         experiments = store.client.search_experiments(order_by=["creation_time DESC"])
@@ -49,7 +53,19 @@ def study_links(uri: str, port: int = PORT) -> dict[str, str]:
 
 @contextmanager
 def server(uri: str, port: int = PORT, *options: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run an MLflow server on this machine; end it with its workers after the block, or at SIGTERM and SIGHUP."""
+    """Run an MLflow server on this machine, and have its process in the block; then end it with its workers.
+
+    Ctrl-C ends the block without an error. SIGTERM and SIGHUP raise SystemExit, also after the block, unless they were
+    ignored before.
+
+    Args:
+        uri: The store.
+        port: The port of the server.
+        options: Further arguments of ``mlflow server``.
+
+    Raises:
+        HeadToHeadError: If the port is in use, or the server ends or does not respond within ``START_SECONDS``.
+    """
     with socket.socket() as probe:
         if probe.connect_ex((HOST, port)) == 0:
             raise HeadToHeadError(f"port {port} is in use; choose another with --port")
@@ -85,7 +101,11 @@ def server(uri: str, port: int = PORT, *options: str) -> Iterator[subprocess.Pop
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], port: int, command: Sequence[str]) -> None:
-    """Wait until the server answers; raise if it ends or `START_SECONDS` pass."""
+    """Wait until the server responds to requests.
+
+    Raises:
+        HeadToHeadError: If it ends or does not respond within ``START_SECONDS``; with ``command``, to find the reason.
+    """
     end = time.monotonic() + START_SECONDS
     while True:
         address = f"http://{HOST}:{port}/health"

@@ -126,11 +126,14 @@ class Store:
     def runs(
         self, experiment_id: str, query: str = "", *, newest_first: bool = False
     ) -> Iterator[Run]:
-        """Yield all active runs of an MLflow experiment in the order of their starts, page by page.
+        """Yield the active runs of an MLflow experiment that ``query`` selects, by default all, the oldest first.
 
-        An MLflow run takes about 150 kB of memory, too much for 10,000 runs at once.
+        ``query`` is a filter of MLflow. Runs are requested in pages while the iterator advances, because an MLflow run
+        takes about 150 kB of memory, too much for 10,000 runs at once.
         """
-        order, token = [f"attributes.start_time {'DESC' if newest_first else 'ASC'}"], None
+        direction = "DESC" if newest_first else "ASC"
+        order = [f"attributes.start_time {direction}"]
+        token = None
         while True:
             page = self.client.search_runs(
                 [experiment_id], query, max_results=PAGE, page_token=token, order_by=order
@@ -174,7 +177,11 @@ def load_mlflow() -> ModuleType:
 
 
 def database_of(uri: str) -> Path | None:
-    """Return the file of a SQLite store, or None for any other store."""
+    """Return the absolute path of the file of a SQLite store, which need not exist, or None for any other store.
+
+    Raises:
+        HeadToHeadError: If the path is that of a folder.
+    """
     if not uri.startswith("sqlite:///"):
         return None
     path = Path(uri.removeprefix("sqlite:///").partition("?")[0]).absolute()
@@ -194,17 +201,24 @@ def store_errors(uri: str) -> Iterator[None]:
     try:
         yield
     except (MlflowException, SQLAlchemyError, sqlite3.Error, OSError, UnicodeDecodeError) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        if damage := next((text for text in DAMAGE if text in reason), None):
-            raise HeadToHeadError(
-                f"MLflow store {without_password(uri)} is damaged ({damage}); {MOVE_AWAY}"
-            ) from error
-        known = re.split(r" \[SQL: | \(Background on ", reason.rpartition("(Caused by ")[2])[0]
-        code = getattr(error, "error_code", None)
-        raise (DeniedError if code in DENIED else HeadToHeadError)(
-            f"cannot use the MLflow store {without_password(uri)}: {known[:200]}; "
-            "no run is lost, run h2h sync when the store is available"
-        ) from error
+        raise _explained(error, without_password(uri)) from error
+
+
+def _explained(error: Exception, store: str) -> HeadToHeadError:
+    """Return the error of a store as one line with what to do: a `DeniedError` if the server refuses access."""
+    reason = " ".join(str(error).split()) or type(error).__name__
+    for damage in DAMAGE:
+        if damage in reason:
+            return HeadToHeadError(f"MLflow store {store} is damaged ({damage}); {MOVE_AWAY}")
+    cause = reason.rpartition("(Caused by ")[2]
+    without_query = re.split(r" \[SQL: | \(Background on ", cause)[0]
+    message = (
+        f"cannot use the MLflow store {store}: {without_query[:200]}; "
+        "no run is lost, run h2h sync when the store is available"
+    )
+    if getattr(error, "error_code", None) in DENIED:
+        return DeniedError(message)
+    return HeadToHeadError(message)
 
 
 @contextmanager
@@ -221,7 +235,13 @@ def refusals() -> Iterator[None]:
 
 
 def open_store(uri: str, *, create: bool) -> Store:
-    """Open a store and check it; with ``create``, create a missing SQLite store."""
+    """Open a store and check it with a first request; with ``create``, create a missing SQLite store.
+
+    Raises:
+        DeniedError: If the server refuses access.
+        HeadToHeadError: If there is no SQLite store and ``create`` is False; if its file is damaged, no MLflow store or
+            of another version; if the URI is that of a folder or a file store; or if the server or disk cannot be used.
+    """
     load_mlflow()
     from mlflow import MlflowClient
 
@@ -243,7 +263,13 @@ def open_store(uri: str, *, create: bool) -> Store:
 
 @contextmanager
 def locked(uri: str) -> Iterator[None]:
-    """Hold the lock of a SQLite store, so that only a single shipper on this machine writes to it."""
+    """Hold the lock of a SQLite store, so that only a single shipper on this machine writes to it.
+
+    Other stores have no lock.
+
+    Raises:
+        HeadToHeadError: If another process holds the lock for ``LOCK_SECONDS``.
+    """
     database = database_of(uri)
     if database is None:
         yield
@@ -255,7 +281,12 @@ def locked(uri: str) -> Iterator[None]:
 
 
 def _prepare(uri: str, database: Path, create: bool) -> None:
-    """Create the store if it is missing, and check that the installed mlflow supports its schema."""
+    """Create the store if it is missing, and check that the installed mlflow supports its schema.
+
+    Raises:
+        HeadToHeadError: If the store is missing and ``create`` is False, another process locks it while it is created,
+            the file is no MLflow store, or its schema is older or newer than that of mlflow.
+    """
     from mlflow.store.db.utils import _get_latest_schema_revision, _get_schema_version
     from sqlalchemy import NullPool, create_engine
 
@@ -268,7 +299,8 @@ def _prepare(uri: str, database: Path, create: bool) -> None:
     engine = create_engine(
         f"sqlite:///file:{quote(str(database))}?mode=ro&uri=true", poolclass=NullPool
     )
-    found, expected = _get_schema_version(engine), _get_latest_schema_revision()  # type: ignore[no-untyped-call]
+    found = _get_schema_version(engine)  # type: ignore[no-untyped-call]
+    expected = _get_latest_schema_revision()  # type: ignore[no-untyped-call]
     if found is None:
         raise HeadToHeadError(
             f"{database} is not an MLflow store; {MOVE_AWAY}, or set {URI_VARIABLE} to another store"

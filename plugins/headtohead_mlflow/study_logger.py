@@ -11,7 +11,6 @@ import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -29,7 +28,11 @@ from headtohead_mlflow.address import DATABASE
 from headtohead_mlflow.artifacts import scratch
 from headtohead_mlflow.attention_pages import attention_pages
 from headtohead_mlflow.comparisons import log_comparisons
+from headtohead_mlflow.completeness import CONTENT_TAG, IDENTITY, INDEX, STUDY_TAG, study_hash
+from headtohead_mlflow.groups import Groups
+from headtohead_mlflow.model import log_model
 from headtohead_mlflow.run_logger import Destination, MlflowRunLogger
+from headtohead_mlflow.run_page import NOTE_TAG
 from headtohead_mlflow.store import (
     INDEX_OWNER,
     Store,
@@ -39,17 +42,14 @@ from headtohead_mlflow.store import (
     open_store,
     store_errors,
 )
-from headtohead_mlflow.study_page import StudyPage
-from headtohead_mlflow.view import index_view, link, untested, views
+from headtohead_mlflow.study_page import CHARTS, StudyPage
+from headtohead_mlflow.view import first_view, index_view, link, untested, views
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
 
-INDEX = "headtohead studies"
 ATTENTION = "attention"
-STUDY_TAG = "h2h.study"
 STALE_TAG = "h2h.stale"
-NOTE_TAG = "mlflow.note.content"
 # Without this tag, MLflow treats the experiment as generative AI and hides the charts of runs.
 KIND = {"mlflow.experimentKind": "custom_model_development"}
 REPORT_FOLDER = "report"
@@ -60,6 +60,7 @@ FIGURES = {
     "scores": "Scores with their intervals and a point per seed",
     "attention": "Attention of each variant",
 }
+IN_PLAN = f"tags.`{run_page.IN_PLAN_TAG}` = 'yes'"
 CONTRASTS = ("diff", "low", "high", "p")
 """Beginnings of the names of metrics of main contrasts."""
 
@@ -90,10 +91,14 @@ class MlflowStudyLogger(StudyLogger):
         self.answer: Answer | None = None
         self.sent: dict[str, float] = {}
         """The metrics of the summary run."""
+        self.described: dict[str, str] = {}
+        """The tags of the experiment that depend on the answer."""
         self.shipped: dict[str, str] = {}
         """The content hash of each complete MLflow run, by run hash."""
-        self.probes: list[str] = []
-        """Addresses of the pages that compare attention, one per probe sentence."""
+        self.model = ""
+        """How to load the model of the best run, in Markdown."""
+        self.probes: list[tuple[str, str]] = []
+        """Each probe sentence and the address of the page that compares its attention."""
         load_mlflow()
 
     @contextmanager
@@ -103,6 +108,7 @@ class MlflowStudyLogger(StudyLogger):
             if self.to is None:
                 self._open(open_store(self.uri, create=True))
             self.destination.study = self.study
+            self.destination.groups = Groups.of(self.study.record)
             yield
 
     def received(self) -> dict[str, str]:
@@ -128,23 +134,26 @@ class MlflowStudyLogger(StudyLogger):
     def _open(self, store: Store) -> None:
         """Find or create experiment and summary run, and write the question and the views before the first run ends."""
         name = self.study.name
-        identity = logger_file(self.study.path, "mlflow.id")  # copied with the folder of the study
+        identity = logger_file(self.study.path, IDENTITY)
         if not identity.exists():
             write_text(identity, uuid4().hex)
         database = self.study.path.resolve().parent.parent / DATABASE
         experiment_id = store.experiment(mlflow_experiment(name), read_text(identity), database)
         index = store.experiment(mlflow_experiment(INDEX), INDEX_OWNER)
         summary = self._summary_run(store, index)
-        to = Destination(store, experiment_id, index, summary.info.run_id, self.study)
+        if CONTENT_TAG in summary.data.tags:  # until the pass is complete
+            store.client.delete_tag(summary.info.run_id, CONTENT_TAG)
+        groups = Groups.of(self.study.record)
+        to = Destination(store, experiment_id, index, summary.info.run_id, self.study, groups)
         self._find_runs(to)
         self.to = to
         self.sent = dict(summary.data.metrics)
         tags = {
-            NOTE_TAG: self._description(""),
+            NOTE_TAG: self._description(),
             **KIND,
             "mlflow.experiment.primaryMetric.name": self.study.record.metrics.primary,
             STUDY_TAG: name,
-            **views(self.study.record, f"tags.`{run_page.IN_PLAN_TAG}` = 'yes'"),
+            **views(self.study.record, groups, IN_PLAN),
         }
         for tag, value in tags.items():
             store.client.set_experiment_tag(experiment_id, tag, value)
@@ -155,22 +164,46 @@ class MlflowStudyLogger(StudyLogger):
             store.client.set_experiment_tag(index, tag, value)
 
     def _summary_run(self, store: Store, index: str) -> Run:
-        """Return the study's own MLflow run in the index experiment; create it if it is missing."""
-        name = self.study.name
-        escaped = name.replace("\\", "\\\\").replace("'", "\\'")
+        """Return the study's own MLflow run in the index experiment; create it if it is missing.
+
+        MLflow never changes a parameter, so that a study with other parameters has a new run; the earlier run is
+        deleted, which MLflow can undo. A run without parameters was created by a process that ended before it logged
+        them.
+        """
+        from mlflow.entities import Param
+
+        parameters = self.page.parameters
+        run = self._earlier_summary(store, index, parameters)
+        if run is None:
+            tags = {
+                STUDY_TAG: self.study.name,
+                "mlflow.source.type": "LOCAL",
+                "mlflow.source.name": self.study.record.file or self.study.name,
+                "mlflow.user": run_page.user(),
+            }
+            started = milliseconds(self.study.record.created)
+            run = store.create_run(index, started, self.study.name, tags)
+        missing = [
+            Param(key, value) for key, value in parameters.items() if key not in run.data.params
+        ]
+        if missing:
+            store.client.log_batch(run.info.run_id, params=missing)
+        return run
+
+    def _earlier_summary(
+        self, store: Store, index: str, parameters: Mapping[str, str]
+    ) -> Run | None:
+        """Return the study's run in the index of which no parameter has changed; delete those with other values."""
+        escaped = self.study.name.replace("\\", "\\\\").replace("'", "\\'")
         for run in store.runs(index, f"tags.`{STUDY_TAG}` = '{escaped}'"):
-            return run
-        tags = {
-            STUDY_TAG: name,
-            "mlflow.source.type": "LOCAL",
-            "mlflow.source.name": self.study.record.file or name,
-            "mlflow.user": run_page.user(),
-        }
-        return store.create_run(index, milliseconds(self.study.record.created), name, tags)
+            if run.data.params.items() <= parameters.items():
+                return run
+            store.client.delete_run(run.info.run_id)
+        return None
 
     def _find_runs(self, to: Destination) -> None:
         """Find the MLflow runs of the study, which of them are complete, and update their tags from the plan."""
-        planned = {run.run_hash: run_page.plan_tags(self.study, run) for run in self.study.runs()}
+        planned = {run.run_hash: to.plan_tags(run) for run in self.study.runs()}
         for run in to.store.runs(to.experiment_id):
             tags = run.data.tags
             run_hash = tags.get(run_page.RUN_HASH_TAG)
@@ -206,12 +239,21 @@ class MlflowStudyLogger(StudyLogger):
             tags=[RunTag(name, value[: run_page.TAG_LIMIT]) for name, value in tags.items()],
         )
         self.sent |= metrics
-        if not is_last:
-            return
-        client.log_inputs(parent, [run_page.dataset_input(self.study.record.data)])
-        self._attach()
-        description = self._description(markdown_escape(page.headline))
-        client.set_experiment_tag(self.destination.experiment_id, NOTE_TAG, description)
+        if is_last:
+            client.log_inputs(parent, [run_page.dataset_input(self.study.record.data)])
+            self._attach()
+        self._describe_experiment()
+
+    def _describe_experiment(self) -> None:
+        """Update question and answer of the experiment: its description, and the first heading of its first view."""
+        to = self.destination
+        tags = {NOTE_TAG: self._description()}
+        answer = self.page.headline if self.page.answer else ""
+        tags |= first_view(self.study.record, to.groups, IN_PLAN, answer)
+        for tag, value in tags.items():
+            if self.described.get(tag) != value:
+                to.store.client.set_experiment_tag(to.experiment_id, tag, value)
+        self.described |= tags
 
     def _changed_metrics(self) -> dict[str, float]:
         """Return the metrics of the page that the summary run lacks.
@@ -236,18 +278,20 @@ class MlflowStudyLogger(StudyLogger):
                 target = folder / name if is_figure else folder / REPORT_FOLDER / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(file, target)
-            pages = []
+            self.probes = []
             (folder / ATTENTION).mkdir()
-            for name, html in attention_pages(self.study):
-                pages.append(f"{ATTENTION}/{name}")
-                (folder / ATTENTION / name).write_text(html, encoding="utf-8")
+            for page in attention_pages(self.study):
+                path = f"{ATTENTION}/{page.name}"
+                (folder / path).write_text(page.html, encoding="utf-8")
+                address = run_page.run_link(self.destination.index, parent, path)
+                self.probes.append((page.sentence, address))
             self.destination.store.client.log_artifacts(parent, str(folder))
-        self.probes = [run_page.run_link(self.destination.index, parent, page) for page in pages]
 
     def finish(self) -> list[str]:
         """Set the status of the summary run; return notes for the user."""
         store = self.destination.store
         parent = self.destination.parent
+        self.model = self._log_model()
         store.client.set_tag(parent, NOTE_TAG, self._note())  # now the best run has an address
         if self.page.is_pending:
             store.client.update_run(parent, status="RUNNING")
@@ -255,8 +299,23 @@ class MlflowStudyLogger(StudyLogger):
             store.client.set_terminated(parent, "FINISHED", self.page.ended)
         verdicts = self.answer.verdicts if self.answer else {}
         log_comparisons(store, self.destination.experiment_id, self.study, verdicts)
+        store.client.set_tag(parent, CONTENT_TAG, study_hash(self.study, self.answer))
         store.analyze()
         return untested()
+
+    def _log_model(self) -> str:
+        """Log the model of the best run; return how to load it, or why there is none, in Markdown."""
+        to = self.destination
+        best = self.page.best
+        if best is None or best.run_hash not in to.run_ids:
+            return ""
+        try:
+            with scratch(self.study) as folder:
+                return log_model(
+                    to.store, to.experiment_id, best, to.run_ids[best.run_hash], folder
+                )
+        except HeadToHeadError as error:
+            return markdown_escape(str(error))
 
     def _report(self) -> Mapping[str, Path]:
         """Return the files of the report by name."""
@@ -275,13 +334,14 @@ class MlflowStudyLogger(StudyLogger):
         """Return links to the report and to other pages in Markdown."""
         to = self.destination
         links = {}
+        if self.probes:
+            _, first_page = self.probes[0]
+            links["attention of every variant"] = first_page
         if REPORT_PAGE in self._report():
             page = f"{REPORT_FOLDER}/{REPORT_PAGE}"
             links["full report"] = run_page.run_link(to.index, to.parent, page)
         links["all runs"] = link(to.experiment_id)
         links["all studies"] = link(to.index, index=True)
-        if self.probes:
-            links["attention of every variant"] = self.probes[0]
         return " · ".join(f"[{name}]({page.lstrip('/')})" for name, page in links.items())
 
     def _note(self) -> str:
@@ -291,26 +351,36 @@ class MlflowStudyLogger(StudyLogger):
         if best is not None and best.run_hash in self.destination.run_ids:
             run_id = self.destination.run_ids[best.run_hash]
             address = run_page.run_link(self.destination.experiment_id, run_id)
-        return _markdown(self.page.note(self._links(), self._figures(), address))
+        return _markdown(self.page.note(self._links(), self._figures(), address, self.model))
 
-    def _description(self, answer: str) -> str:
+    def _description(self) -> str:
         """Return the experiment's description; MLflow shows its first line even if it is collapsed."""
         plan = self.study.record
-        probes = []
-        for step, (probe, page) in enumerate(zip_longest(plan.probes, self.probes)):
-            source = markdown_escape(probe.source or probe.target or "")
-            if source:
-                probes.append(f"{step}: [{source}]({page})" if page else f"{step}: {source}")
         paragraphs = [
-            f"**{markdown_escape(plan.question)}** {answer}",
+            f"{self.page.first_sentence} Question: {markdown_escape(plan.question)} {CHARTS}",
             self._links(),
+            self.page.further_sentences,
             self._figures(),
             safe_markdown(plan.description or ""),
             "The list above the runs has further views.",
-            "Attention of all variants, by probe sentence, whose number is the step of the images: "
-            f"{'; '.join(probes)}",
+            self._probe_list(),
         ]
         return _markdown(paragraphs)
+
+    def _probe_list(self) -> str:
+        """Return the probe sentences in Markdown, with links to the pages of their attention if there are any."""
+        probes = self.probes
+        if not probes:
+            planned = self.study.record.probes
+            probes = [(probe.source or probe.target or "", "") for probe in planned]
+        sentences = []
+        for step, (sentence, address) in enumerate(probes):
+            shown = markdown_escape(sentence)
+            sentences.append(f"{step}: [{shown}]({address})" if address else f"{step}: {shown}")
+        if not sentences:
+            return ""
+        listed = "; ".join(sentences)
+        return f"Attention by probe sentence, whose number is the step of the images: {listed}"
 
 
 def _markdown(paragraphs: Iterable[str]) -> str:

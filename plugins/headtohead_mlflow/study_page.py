@@ -15,16 +15,27 @@ from headtohead.errors import HeadToHeadError
 from headtohead.escaping import markdown_code, markdown_escape, single_line
 from headtohead.plugin import Answer, AnsweredContrast
 from headtohead.storage import states
+from headtohead.storage.metrics import rounded
 from headtohead.storage.progress import duration, read_progress, seconds_left
 from headtohead.storage.staleness import stale_changes
 from headtohead.tracking.study import TrackedRun, TrackedStudy, milliseconds
-from headtohead_mlflow.run_page import mlflow_name, run_name, text
+from headtohead_mlflow.run_page import (
+    PARAM_LIMIT,
+    first_sentence,
+    metric_name,
+    mlflow_name,
+    run_name,
+    text,
+)
 
 BEST_BY = "valid/loss"
 """Metric of the best run; the lowest value is the best."""
 
 WAITING = "waiting"
 """State of a run that has not begun."""
+
+P_VALUE = "p"
+"""Stands for a metric in the rounding of p-values: it has three decimals."""
 
 UNREADABLE = "UNREADABLE"
 """State of a run with a damaged status."""
@@ -33,6 +44,9 @@ WORDS = (
     "Better, worse: the interval excludes 0. No difference shown: it contains 0, which does not show equality. "
     "Equivalent: it contains 0 and lies within the margin."
 )
+
+CHARTS = "Charts show runs and their means; the intervals are in the answer."
+"""What charts of MLflow lack."""
 
 
 @dataclass
@@ -104,9 +118,14 @@ class StudyPage:
 
     @cached_property
     def headline(self) -> str:
-        """The answer in a line; without an answer, how many runs have a result and when the last run will end."""
+        """The answer in a line; without an answer, how many runs have a result and when the last run will end.
+
+        It is empty before the runs are read.
+        """
         if self.answer is not None:
             return single_line(self.answer.text)
+        if not self.counts:
+            return ""
         done = sum(self.counts[state] for state in states.RESULTS)
         line = f"No answer yet: {done} of {self.counts.total()} runs have a result"
         if not self.is_pending:
@@ -121,22 +140,15 @@ class StudyPage:
 
     @cached_property
     def contrasts(self) -> dict[str, AnsweredContrast]:
-        """The main contrasts by a name for MLflow: the left side if no other contrast has it, else both sides."""
-        contrasts = {contrast.label: contrast for contrast in self._main_contrasts()}
-        lefts = Counter(contrast.left for contrast in contrasts.values())
-        names = {}
-        for label, contrast in contrasts.items():
-            shortest = contrast.left if lefts[contrast.left] == 1 else label
-            names[label] = mlflow_name(shortest.replace("/", "-"))
-        uses = Counter(names.values())
+        """The main contrasts by a name for MLflow; names that become equal get a hash of their label."""
+        contrasts = self.answer.contrasts if self.answer else ()
+        names = [metric_name(contrast.label.replace("/", "-")) for contrast in contrasts]
+        uses = Counter(names)
         by_name = {}
-        for label, name in names.items():
-            distinction = label if uses[name] > 1 else ""
-            by_name[shortened_slug(name, distinction)] = contrasts[label]
+        for name, contrast in zip(names, contrasts, strict=True):
+            distinction = contrast.label if uses[name] > 1 else ""
+            by_name[shortened_slug(name, distinction)] = contrast
         return by_name
-
-    def _main_contrasts(self) -> Sequence[AnsweredContrast]:
-        return self.answer.contrasts if self.answer else ()
 
     @property
     def verdicts(self) -> Counter[str]:
@@ -147,25 +159,28 @@ class StudyPage:
     def metrics(self) -> dict[str, float]:
         """Numbers of runs, hours, the baseline's score, and of each main contrast difference, interval and p.
 
-        MLflow shows all digits, so values other than counts have four significant digits.
+        MLflow shows all digits, so values have those of the report.
         """
+        primary = self.study.record.metrics.primary
         counts = {"study/runs": self.counts.total(), "study/runs_done": self.counts[states.DONE]}
-        values: dict[str, float | None] = {}
+        metrics: dict[str, float] = {}
+        values: list[tuple[str, float | None, str]] = []
         if self.answer is not None:
-            values["study/hours"] = self.hours
-            values["study/baseline"] = self.answer.scores.get(self.study.record.baseline)
+            metrics["study/hours"] = float(f"{self.hours:.2g}")
+            baseline = self.answer.scores.get(self.study.record.baseline)
+            values.append(("study/baseline", baseline, primary))
             counts["study/better"] = self.verdicts["better"]
             counts["study/worse"] = self.verdicts["worse"]
         for name, contrast in self.contrasts.items():
             low, high = contrast.interval or (None, None)
-            values[f"diff/{name}"] = contrast.difference
-            values[f"p/{name}"] = contrast.adjusted_p
-            values[f"low/{name}"] = low
-            values[f"high/{name}"] = high
-        metrics = {name: float(count) for name, count in counts.items()}
-        for name, value in values.items():
+            values.append((f"diff/{name}", contrast.difference, contrast.metric))
+            values.append((f"p/{name}", contrast.adjusted_p, P_VALUE))
+            values.append((f"low/{name}", low, contrast.metric))
+            values.append((f"high/{name}", high, contrast.metric))
+        metrics |= {name: float(count) for name, count in counts.items()}
+        for name, value, metric in values:
             if value is not None:
-                metrics[name] = float(f"{value:.4g}")
+                metrics[name] = rounded(value, metric)
         return metrics
 
     @property
@@ -177,40 +192,65 @@ class StudyPage:
             "h2h.answer": self.headline,
             "h2h.verdicts": _counted(self.verdicts) or "–",
             "h2h.states": _counted(self.counts),
-            "h2h.metric": plan.metrics.primary,
-            "h2h.design": single_line(self._design()),
             "h2h.stale": self.stale,
         }
         return {name: value for name, value in tags.items() if value}
 
-    def _design(self) -> str:
-        """Return the values of each axis, and the baseline."""
+    @property
+    def parameters(self) -> dict[str, str]:
+        """The parameters of the summary run: the values of each axis, the baseline, the data, metric and margin."""
         plan = self.study.record
-        parts = []
-        for axis in plan.axes:
-            values = dict.fromkeys(text(variant.axes.get(axis)) for variant in plan.variants)
-            parts.append(f"{axis}: {', '.join(values)}")
-        parts.append(f"baseline: {plan.by_slug[plan.baseline].title}")
-        return "; ".join(parts)
+        parameters = {mlflow_name(axis): values for axis, values in self._axes().items()}
+        parameters["baseline"] = plan.by_slug[plan.baseline].title
+        parameters["data"] = f"{plan.data['dataset']}, split {plan.data['split']}"
+        parameters["metric"] = plan.metrics.primary
+        if plan.metrics.primary in plan.margins:
+            parameters["margin"] = text(plan.margins[plan.metrics.primary].value)
+        return {name: value[:PARAM_LIMIT] for name, value in parameters.items() if value}
 
-    def note(self, links: str, figures: str, best: str) -> Iterator[str]:
-        """Yield the paragraphs of the description: what was asked, the answer, how sure it is, and the best run.
+    def _axes(self) -> dict[str, str]:
+        """Return the values of each axis as a line of text."""
+        plan = self.study.record
+        axes = {}
+        for axis in plan.axes:
+            values = dict.fromkeys(variant.phrase(axis) for variant in plan.variants)
+            axes[axis] = ", ".join(values)
+        return axes
+
+    def note(self, links: str, figures: str, best: str, model: str) -> Iterator[str]:
+        """Yield the paragraphs of the description: the answer, what was asked, how sure it is, and the best run.
+
+        MLflow shows five lines, and links only work in the first two.
 
         Args:
             links: Links to further pages, in Markdown.
             figures: The figures of the report in Markdown, or nothing.
             best: Address of the page of the best run, or nothing.
+            model: How to load its model, in Markdown, or nothing.
         """
         plan = self.study.record
-        yield f"**{markdown_escape(plan.question)}** {markdown_escape(self.headline)}"
-        yield links
+        question = f"Question: {markdown_escape(plan.question)}"
+        yield "  \n".join([f"{self.first_sentence} {links}", question, self.further_sentences])
         if self.best is not None and best:
             yield self._best_line(self.best, best)
+            yield model
         yield figures
         if self.answer is not None:
             yield from _answer_paragraphs(self.answer)
+            yield CHARTS
         yield f"{len(plan.variants)} variants, {len(plan.seeds)} seeds; runs: {self.tags['h2h.states']}"
         yield f"Command: {markdown_code(plan.command)}"
+
+    @property
+    def first_sentence(self) -> str:
+        """The first sentence of the answer, in Markdown."""
+        sentence = first_sentence(self.headline).rstrip(".")
+        return f"{markdown_escape(sentence)}." if sentence else ""
+
+    @property
+    def further_sentences(self) -> str:
+        """The answer after its first sentence, in Markdown."""
+        return markdown_escape(self.headline.removeprefix(first_sentence(self.headline)).strip())
 
     def _best_line(self, run: TrackedRun, address: str) -> str:
         metrics = run.final_metrics
@@ -232,6 +272,8 @@ def _counted(counts: Counter[str]) -> str:
 
 def _answer_paragraphs(answer: Answer) -> Iterator[str]:
     """Yield the table of differences, the remarks beside the answer, and the set-up."""
+    if answer.limits:
+        yield markdown_escape(answer.limits)
     if answer.rows:
         columns = [*answer.rows[0]]
         yield _table(columns, answer.rows)

@@ -38,6 +38,7 @@ def command(runs: Path, port: int, no_browser: bool) -> None:
     with nullcontext() if is_server(uri) else server(uri, port) as process:
         for study, link in links.items():
             echo(f"{study}: {link}")
+        echo("bookmark these links: without workflowType, MLflow opens an empty page of traces")
         # Without a desktop, a browser in the terminal would cover the links.
         desktop = {"BROWSER", "DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()
         if not no_browser and (desktop or sys.platform in {"darwin", "win32"}):

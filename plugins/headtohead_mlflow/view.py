@@ -19,8 +19,17 @@ from headtohead.schema.roles import ROLES
 from headtohead.storage.experiment import ExperimentRecord
 from headtohead.tracking.study import milliseconds
 from headtohead_mlflow.address import is_server
-from headtohead_mlflow.comparisons import CURVE, DIFFERENCE, VERDICT_TAG
-from headtohead_mlflow.run_page import GROUP_TAG, text
+from headtohead_mlflow.artifacts import image_key
+from headtohead_mlflow.colours import group_identity
+from headtohead_mlflow.comparisons import (
+    CURVE,
+    DIFFERENCE,
+    VERDICT_TAG,
+    axes_with_differences,
+    difference_name,
+)
+from headtohead_mlflow.groups import VARIANT_TAG, Groups, axis_tag
+from headtohead_mlflow.run_page import FLOPS, PARAMETERS, first_sentence
 
 NAMED = ("3.17",)
 """Tested versions that name views; the others show only the first."""
@@ -38,25 +47,29 @@ Charts = Mapping[str, Sequence[Chart]]
 CHART: Chart = {"deleted": False, "isGenerated": False, "runsCountToCompare": 1000}
 """Fields that every chart has."""
 
-CURVES = ("valid/loss", "train/loss", "valid/token_accuracy")
-COST = "flops_per_token"
+TRAINING_CURVE = "train/loss"
+CURVES = (CURVE, TRAINING_CURVE, "valid/token_accuracy")
 CROSS_FIRST = ROLES[::-1]
-FAIRNESS = ("system/step_ms", "system/tokens_per_second", "system/peak_memory_mb")
+FAIRNESS = (PARAMETERS, "system/step_ms", "system/tokens_per_second", "system/peak_memory_mb")
 EXPLAINED = "diff/… is the difference to the baseline"
-WIDE_SECTIONS = ("Attention", "Axes")
+AXIS_EXPLAINED = "Mean difference to the baseline's value"
+WIDE_SECTIONS = ("Attention", "All settings")
 """Sections with one chart in a row."""
 
 STUDY_COLUMNS = [
-    "attributes.`Created`",
-    "tags.`h2h.question`",
     "tags.`h2h.answer`",
+    "tags.`h2h.question`",
     "tags.`h2h.verdicts`",
     "metrics.`study/baseline`",
     "tags.`h2h.states`",
     "metrics.`study/hours`",
 ]
-STUDY_WIDTHS = {"tags.`h2h.question`": 200, "tags.`h2h.answer`": 250, "tags.`h2h.verdicts`": 150}
-"""Widths with which question, answer and verdicts are visible on a screen of 1,280 pixels."""
+STUDY_WIDTHS = {"tags.`h2h.answer`": 700, "tags.`h2h.question`": 400, "tags.`h2h.verdicts`": 200}
+"""Widths in pixels: the first 90 characters of an answer, which make sense alone, are visible."""
+
+VERDICT_WIDTH = 270
+METRIC_WIDTH = 140
+"""Widths in pixels at which the longest verdict and the names of metrics are not cut."""
 
 PAGE_STATE: Mapping[str, Any] = {
     "datasetsFilter": [],
@@ -87,10 +100,9 @@ PAGE_STATE: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class Group:
-    """A field over whose values charts average: ``mode`` is ``param`` or ``tag``."""
+    """A tag over whose values charts average."""
 
-    mode: str
-    name: str
+    tag: str
     values: Sequence[str]
 
 
@@ -121,11 +133,10 @@ def _release() -> str:
 
 
 def link(experiment_id: str, uri: str = "", port: int = PORT, *, index: bool = False) -> str:
-    """Return the link that opens the charts of an experiment; the store is the server, or ``h2h ui`` starts one.
+    """Return the link that opens the charts of an experiment, or with ``index`` the list of studies.
 
-    With ``index``, it opens the list of studies.
-
-    Without a store, the link is relative to the server's address.
+    It leads to the server that is the store, else to the server of ``h2h ui``. Without a store, it is relative to the
+    address of a server.
     """
     server = f"http://{HOST}:{port}"
     if not uri or is_server(uri):
@@ -137,7 +148,7 @@ def link(experiment_id: str, uri: str = "", port: int = PORT, *, index: bool = F
     return f"{server}{path}&compareRunsMode={mode}"
 
 
-def views(plan: ExperimentRecord, search: str = "") -> dict[str, str]:
+def views(record: ExperimentRecord, groups: Groups, search: str = "") -> dict[str, str]:
     """Return the experiment tags of the views; the first view is the default.
 
     ``search`` is a filter that is part of every view.
@@ -145,9 +156,19 @@ def views(plan: ExperimentRecord, search: str = "") -> dict[str, str]:
     if untested():
         return {}
     tags = {}
-    for key, view in _study_views(plan, search).items():
-        tags[f"{TAG}{key}"] = _packed(plan, view.name, _state(plan, view))
+    for key, view in _study_views(record, groups, search).items():
+        tags[f"{TAG}{key}"] = _packed(record, view.name, _state(record, view))
     return tags
+
+
+def first_view(
+    record: ExperimentRecord, groups: Groups, search: str, headline: str
+) -> dict[str, str]:
+    """Return the experiment tag of the view that links open; its first heading is the first sentence of the answer."""
+    if untested():
+        return {}
+    view = _first_view(record, groups, search, headline)
+    return {f"{TAG}study": _packed(record, view.name, _state(record, view))}
 
 
 def index_view(plan: ExperimentRecord) -> dict[str, str]:
@@ -163,51 +184,25 @@ def index_view(plan: ExperimentRecord) -> dict[str, str]:
     return {f"{TAG}studies": _packed(plan, "studies", state)}
 
 
-def _study_views(plan: ExperimentRecord, search: str) -> dict[str, View]:
+def _study_views(record: ExperimentRecord, groups: Groups, search: str) -> dict[str, View]:
     """Return the views of a study by key."""
-    primary, *further_metrics = _metrics(plan)
-    axes = _shown_axes(plan)
     # The step of an attention image is the index of its probe sentence; views start with the first.
-    images = [_images(f"attention/{role}") for role in CROSS_FIRST]
-    curves = [_curve(metric) for metric in CURVES]
-    answer = [
-        _bar(DIFFERENCE + primary),
-        _curve(CURVE),
-        _scatter(COST, primary),
-        _curve(DIFFERENCE + CURVE),
-    ]
-    means = {
-        f"Answer: {EXPLAINED}": answer,
-        "Scores": [_bar(metric) for metric in (primary, *further_metrics)],
-        "Curves": curves,
-        "Fairness": [_bar(metric) for metric in FAIRNESS],
-    }
-    # A chart by variant would cut the names of variants.
-    seeds = []
-    for axis in axes:
-        seeds.append(_scatter(axis, DIFFERENCE + primary))
-        seeds.append(_scatter(axis, primary))
-    every_run = {
-        f"Seeds: {EXPLAINED}": seeds,
-        "Axes": [_parallel_coordinates(plan.axes, primary)],
-        "Attention": images,
-        "Curves": curves,
-        "Fairness": [_bar(metric) for metric in FAIRNESS],
-    }
+    images = [_images(image_key(role)) for role in CROSS_FIRST]
     heads = []
     for statistic in ("entropy", "distance"):
         heads += [_bar(f"attention/{role}/{statistic}") for role in CROSS_FIRST]
-    first_seed = f"params.seed = '{plan.seeds[0]}'"
+    first_seed = f"params.seed = '{record.seeds[0]}'"
     if search:
         first_seed = f"{search} and {first_seed}"
-    by_variant = Group("tag", GROUP_TAG, [variant.title for variant in plan.variants])
     study_views = {
-        "study": View("1 · answer: means over seeds", means, search, by_variant, hides_runs=True),
-        "runs": View("2 · seeds: every run", every_run, search),
+        "study": _first_view(record, groups, search, ""),
+        "runs": View("2 · seeds: every run", _charts_of_runs(record, images), search),
     }
-    for axis, values in axes.items():
+    for axis in axes_with_differences(record):
         name = f"3 · {axis}: mean over everything else"
-        study_views[f"axis-{axis}"] = View(name, means, search, Group("param", axis, values))
+        by_value = Group(axis_tag(axis), [*groups.values[axis].values()])
+        charts = _charts_of_means(record, AXIS_EXPLAINED, axis)
+        study_views[f"axis-{axis}"] = View(name, charts, search, by_value)
     study_views["attention"] = View(
         "4 · attention: first seed",
         {"Attention": images, "Heads": heads},
@@ -217,22 +212,62 @@ def _study_views(plan: ExperimentRecord, search: str) -> dict[str, View]:
     return study_views
 
 
+def _first_view(record: ExperimentRecord, groups: Groups, search: str, headline: str) -> View:
+    """Return the view of the means of each variant; its first heading has the first sentence of the answer, if any."""
+    by_variant = Group(VARIANT_TAG, [*groups.variants.values()])
+    heading = first_sentence(headline).rstrip(".") or "No answer yet"
+    charts = _charts_of_means(record, heading)
+    if not headline:  # without scores, the other charts of the section are empty
+        charts[heading] = [_curve(CURVE), _curve(TRAINING_CURVE)]
+    return View("1 · answer: means over seeds", charts, search, by_variant, hides_runs=True)
+
+
+def _charts_of_means(
+    record: ExperimentRecord, heading: str, axis: str | None = None
+) -> dict[str, list[Chart]]:
+    """Return the charts of a view of means by section; with an axis, the first differences are those of its values."""
+    primary, *further_metrics = _metrics(record)
+    answer = [_bar(difference_name(record, axis)), _curve(CURVE), _cost_or_score(record)]
+    if axis is None:
+        answer.append(_curve(DIFFERENCE + CURVE))
+    return {
+        heading: answer,
+        "Scores": [_bar(metric) for metric in (primary, *further_metrics)],
+        "Curves": [_curve(metric) for metric in CURVES],
+        "Fairness": [_bar(metric) for metric in FAIRNESS],
+    }
+
+
+def _cost_or_score(record: ExperimentRecord) -> Chart:
+    """Return the chart of cost and primary metric; of the primary metric alone if all variants have the same cost."""
+    costs = {variant.counts.flops_per_token for variant in record.variants}
+    if len(costs) == 1:
+        return _bar(record.metrics.primary)
+    return _scatter_of_metrics(FLOPS, record.metrics.primary)
+
+
+def _charts_of_runs(
+    record: ExperimentRecord, images: Sequence[Chart]
+) -> dict[str, Sequence[Chart]]:
+    """Return the charts of the view of every run by section."""
+    primary = record.metrics.primary
+    # A chart by variant would cut the names of variants.
+    seeds = []
+    for axis in axes_with_differences(record):
+        seeds.append(_scatter(axis, difference_name(record)))
+        seeds.append(_scatter(axis, primary))
+    return {
+        f"Seeds: {EXPLAINED}": seeds,
+        "All settings": [_parallel_coordinates(record.axes, primary)],
+        "Attention": images,
+        "Curves": [_curve(metric) for metric in CURVES],
+        "Fairness": [_bar(metric) for metric in FAIRNESS],
+    }
+
+
 def _metrics(plan: ExperimentRecord) -> list[str]:
     """Return the primary metric, then the other reported metrics."""
     return [*dict.fromkeys([plan.metrics.primary, *plan.metrics.report])]
-
-
-def _shown_axes(plan: ExperimentRecord) -> dict[str, list[str]]:
-    """Return the values of each axis as MLflow shows them.
-
-    Changes between two configurations are not a grid, so that averages over the other axes mean nothing.
-    """
-    if any(contrast.family in ("added", "taken") for contrast in plan.contrasts):
-        return {}
-    axes = {}
-    for axis in plan.axes:
-        axes[axis] = sorted({text(variant.axes.get(axis)) for variant in plan.variants})
-    return axes
 
 
 def _packed(plan: ExperimentRecord, name: str, state: dict[str, Any]) -> str:
@@ -254,15 +289,16 @@ def _packed(plan: ExperimentRecord, name: str, state: dict[str, Any]) -> str:
 def _state(plan: ExperimentRecord, view: View) -> dict[str, Any]:
     """Return the state of the page that shows a view."""
     columns = [f"tags.`{VERDICT_TAG}`"]
-    columns += [f"params.`{param}`" for param in (*plan.axes, "seed", "parameters")]
-    columns += [f"metrics.`{metric}`" for metric in _metrics(plan)]
+    columns += [f"params.`{param}`" for param in (*plan.axes, "seed")]
+    metrics = [f"metrics.`{metric}`" for metric in (*_metrics(plan), PARAMETERS)]
+    columns += metrics
     columns += ["tags.`h2h.state`", "attributes.`Duration`"]
     state = {
         **PAGE_STATE,
         "searchFilter": view.search,
         "selectedColumns": columns,
         "columnOrder": columns,
-        "columnWidths": {columns[0]: 150},
+        "columnWidths": {columns[0]: VERDICT_WIDTH, **dict.fromkeys(metrics, METRIC_WIDTH)},
         "runListHidden": view.hides_runs,
         "groupBy": None,
         "groupsExpanded": {},
@@ -273,10 +309,10 @@ def _state(plan: ExperimentRecord, view: View) -> dict[str, Any]:
     if group is not None:
         state["groupBy"] = {
             "aggregateFunction": "average",
-            "groupByKeys": [{"groupByData": group.name, "mode": group.mode}],
+            "groupByKeys": [{"groupByData": group.tag, "mode": "tag"}],
         }
         # The list of collapsed groups, as coloured lines, is the legend of the charts.
-        keys = [f"{group.mode}.{group.name}.{value}" for value in group.values]
+        keys = [group_identity(group.tag, value) for value in group.values]
         state["groupsExpanded"] = dict.fromkeys(keys, False)
     return state
 
@@ -310,6 +346,11 @@ def _scatter(param: str, metric: str) -> Chart:
         "xaxis": {"key": param, "type": "PARAM"},
         "yaxis": {"key": metric, "type": "METRIC"},
     }
+
+
+def _scatter_of_metrics(horizontal: str, vertical: str) -> Chart:
+    chart = _scatter(horizontal, vertical)
+    return {**chart, "xaxis": {"key": horizontal, "type": "METRIC"}}
 
 
 def _images(key: str) -> Chart:

@@ -41,6 +41,7 @@ def masked_embeddings(x: Tensor, mask: Tensor | None) -> Tensor:
 class EmbeddingSoftmax(Attention):
     """Softmax of the masked embeddings; requires as many target tokens as d_model."""
 
+    phrase = "a softmax of embeddings"
     role_defaults: ClassVar[Mapping[str, str]] = {"encoder": "split-heads", "cross": "split-heads"}
     projects = False
     pitfalls: ClassVar[Mapping[str, str]] = {

@@ -146,6 +146,7 @@ class NotebookPairs(Dataset):
 class NotebookEnFr(NotebookPairs):
     """The 20 English-French pairs of the scratch-en-fr notebook."""
 
+    phrase = "the English-French notebook"
     splits = Dataset.splits
     texts = EN_FR
     title = "Understanding and Implementing Transformers from Scratch"
@@ -155,6 +156,7 @@ class NotebookEnFr(NotebookPairs):
 class NotebookEnDe(NotebookPairs):
     """The 50 English-German pairs of the architecture-en-de notebook."""
 
+    phrase = "the English-German notebook"
     splits = Dataset.splits
     texts = EN_DE
     title = "Transformer Architecture"
@@ -164,6 +166,7 @@ class NotebookEnDe(NotebookPairs):
 class NotebookSlides(NotebookPairs):
     """The only English-French pair of the slides-en-fr notebook."""
 
+    phrase = "the pair of the slides notebook"
     texts = (SLIDES,)
     title = "Neural Machine Translation Using Transformer"
     words = tuple(("<pad>", *text.split()) for text in SLIDES)
@@ -172,6 +175,7 @@ class NotebookSlides(NotebookPairs):
 class NotebookByHand(NotebookPairs):
     """The only English-French pair of the by-hand-en-fr notebook."""
 
+    phrase = "the pair of the by-hand notebook"
     texts = (BY_HAND,)
     title = "by-hand-en-fr"
     words = (BY_HAND[0].split(), ("<sos>", *BY_HAND[1].split(), "<eos>"))

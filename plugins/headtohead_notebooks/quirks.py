@@ -36,6 +36,12 @@ class NotebookOptions(Options):
 class NotebookQuirks(Quirk):
     """Unshifted targets, a decoder that attends to itself twice, and a feed-forward network after each attention."""
 
+    phrase = (
+        "the notebooks' quirks"
+        "[ {shift_targets:with|without} shifted targets]"
+        "[ with cross-attention to the {cross_attention_memory}]"
+        "[ with feed-forwards {decoder_feed_forward}]"
+    )
     Options = NotebookOptions
     label_options = ("shift_targets",)
     options: NotebookOptions

@@ -22,6 +22,7 @@ class SinusoidalByRowOptions(SinusoidalOptions):
 class SinusoidalByRow(Sinusoidal):
     """Fixed sinusoids of the row of the batch, equal for all tokens of a sentence."""
 
+    phrase = "sinusoidal by row[ in {arithmetic} arithmetic]"
     Options = SinusoidalByRowOptions
     by_row = True
 

@@ -1,1 +1,1 @@
-"""The built-in variants of headtohead: one idea per file, one folder per family."""
+"""The built-in plugins of headtohead: one folder per family, one idea per file."""

@@ -1,12 +1,16 @@
 import json
 import math
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from headtohead.analysis.study import Analysis
 from headtohead.errors import HeadToHeadError
+from headtohead.report.attention import gallery, payload
 from headtohead.storage.attention_maps import entropy, load_maps, mean_distance
+from headtohead.storage.frames import load_frames
 from made.fake_study import record_checksums
 
 
@@ -63,3 +67,15 @@ def test_the_error_names_a_corrupted_map_file(quickstart, tmp_path):
     record_checksums(run)
     with pytest.raises(HeadToHeadError, match=r"maps\.safetensors': not a readable safetensors"):
         _ = load_maps(run)[0].weights
+
+
+def test_maps_of_variants_with_another_order_of_sentences_are_paired_by_the_sentence(quickstart):
+    expected = gallery(Analysis(load_frames(quickstart)))
+    first, second, *others = expected.variants
+    reordered = replace(second, maps=second.maps[::-1])
+    found = replace(expected, variants=(first, reordered, *others))
+    assert payload(found) == payload(expected)
+    assert found.limit == expected.limit
+    shorter = replace(second, maps=second.maps[1:])
+    (_, missing, *_) = payload(replace(expected, variants=(first, shorter)))["variants"]
+    assert [bool(probe["roles"]) for probe in missing["probes"]] == [False, True]

@@ -9,10 +9,12 @@ import pytest
 import scipy.stats
 from recompute import half_width
 
+from headtohead import HeadToHeadError
 from headtohead.analysis.scores import OTHER_DATA
 from headtohead.analysis.study import Analysis
 from headtohead.report.content import Report
 from headtohead.report.data import data_section
+from headtohead.storage.experiment import MarginRecord
 from headtohead.storage.frames import load_frames
 from headtohead_judge.block_model import block_model
 from headtohead_notebooks.quirks import NotebookOptions
@@ -51,6 +53,16 @@ def test_variants_are_paired_with_the_baseline_by_seed(quickstart):
         assert contrast.judgement.adjusted_p == pytest.approx(1 - (1 - contrast.paired.p) ** 11)
 
 
+def test_an_unknown_metric_is_refused_before_anything_is_computed(quickstart):
+    frames = load_frames(quickstart)
+    with pytest.raises(HeadToHeadError, match="declares the metric 'test/unheard_of'"):
+        Analysis(frames, "test/unheard_of")
+    margin = MarginRecord(value=0.1, since="2026-01-01T00:00:00+00:00")
+    record = frames.record.model_copy(update={"margins": {"test/unheard_of": margin}})
+    with pytest.raises(HeadToHeadError, match="declares the metric 'test/unheard_of'"):
+        Analysis(replace(frames, record=record))
+
+
 def test_every_interval_has_the_level_that_makes_those_of_the_family_simultaneous(quickstart):
     family = Analysis(load_frames(quickstart), METRIC).families.variants
     for contrast in family.contrasts:
@@ -71,7 +83,7 @@ def test_a_remark_names_the_contrasts_whose_verdict_the_paired_test_does_not_sha
 
 def test_factor_contrast_averages_over_other_axes_within_each_seed(quickstart):
     frames = load_frames(quickstart)
-    found = by_name(Analysis(frames, METRIC).families.factors)["positional: none − sinusoidal"]
+    found = by_name(Analysis(frames, METRIC).families.factors)["without positions"]
     weights = {}
     for attention, masking in itertools.product(
         ("split-heads", "independent-heads"), ("padding-causal", "causal")
@@ -90,18 +102,21 @@ def test_small_differences_are_within_a_margin_even_if_their_direction_is_detect
     assert {contrast.size for contrast in plain.values()} == {None}
     assert "equivalent" not in {contrast.direction for contrast in plain.values()}
     attention, rotary = (
-        found["attention: independent-heads − split-heads"],
-        found["positional: rotary − sinusoidal"],
+        found["independent instead of split heads"],
+        found["rotary instead of sinusoidal"],
     )
     assert (attention.verdict, attention.reason) == ("equivalent", None)
     assert attention.margin_text == "0.050"
     assert rotary.verdict == "better by less than the margin"
-    assert found["positional: none − sinusoidal"].verdict == "worse by more than the margin"
-    assert found["masking: causal − padding-causal"].verdict == "worse by more than the margin"
+    assert found["without positions"].verdict == "worse by more than the margin"
+    assert (
+        found["a causal instead of a padding and causal mask"].verdict
+        == "worse by more than the margin"
+    )
     for contrast in found.values():
         interval = contrast.judgement.interval
         assert contrast.is_within_margin == (interval.low > -0.05 and interval.high < 0.05)
-    text = late["attention: independent-heads − split-heads"].margin_text
+    text = late["independent instead of split heads"].margin_text
     assert text == "0.050 (margin set after results existed)"
 
 
@@ -118,7 +133,7 @@ def test_settings_equal_by_construction_are_excluded_from_averages(analysed):
         equal_to={"none-causal": "none-padding-causal"},
         score=score,
     )
-    found = by_name(analysis.families.factors)["masking: causal − padding-causal"]
+    found = by_name(analysis.families.factors)["a causal instead of a padding and causal mask"]
     weights = {}
     for positional in ("sinusoidal", "rotary"):
         weights |= {f"{positional}-causal": 0.5, f"{positional}-padding-causal": -0.5}
@@ -150,16 +165,19 @@ def test_a_contrast_of_the_same_runs_is_counted_once(analysed):
     )
     assert (without.tested, family.tested) == (3, 2)
     found = by_name(family)
-    rotary, alibi = found["rotary − baseline"], found["alibi − baseline"]
+    rotary, alibi = (
+        found["rotary instead of sinusoidal"],
+        found["ALiBi instead of sinusoidal"],
+    )
     assert alibi.judgement == rotary.judgement
-    assert alibi.reason == "the same runs as rotary − baseline, counted once"
-    for contrast in (rotary, found["none − baseline"]):
+    assert alibi.reason == "the same runs as rotary instead of sinusoidal, counted once"
+    for contrast in (rotary, found["without positions"]):
         assert contrast.judgement.adjusted_p == pytest.approx(1 - (1 - contrast.paired.p) ** 2)
 
 
 def test_variants_with_missing_seeds_are_not_ranked_unless_partial_is_allowed(messy):
     frames = load_frames(messy)
-    name = "rotary · independent-heads · padding-causal − baseline"
+    name = "rotary instead of sinusoidal and independent instead of split heads"
     refused = by_name(Analysis(frames, METRIC).families.variants)[name]
     assert refused.paired is None
     assert refused.reason.endswith("1 not run, 1 not finished of 6 seeds")
@@ -186,7 +204,8 @@ def test_a_diverged_seed_is_a_result_but_its_variant_has_no_mean(messy):
 
 def test_contrasts_equal_by_construction_are_not_tested_or_corrected_for(messy):
     family = Analysis(load_frames(messy), METRIC).families.variants
-    contrast = by_name(family)["sinusoidal · split-heads · causal − baseline"]
+    name = "a causal instead of a padding and causal mask (sinusoidal, split heads)"
+    contrast = by_name(family)[name]
     assert contrast.verdict == "same by construction"
     assert contrast.paired is None
     assert family.tested == sum(c.paired is not None for c in family.contrasts) == 6
@@ -228,11 +247,11 @@ def test_scores_of_different_language_pairs_are_not_comparable(analysed):
         for family in (families.variants, families.factors)
         for c in family.contrasts
     } == {
-        "eng-spa · rotary − baseline": None,
-        "eng-fra · sinusoidal − baseline": OTHER_DATA,
-        "eng-fra · rotary − baseline": OTHER_DATA,
-        "data.pair: eng-fra − eng-spa": OTHER_DATA,
-        "positional: rotary − sinusoidal": None,
+        "rotary instead of sinusoidal": None,
+        "rotary instead of sinusoidal with eng-spa": None,
+        "eng-fra instead of eng-spa": OTHER_DATA,
+        "eng-fra instead of eng-spa with sinusoidal": OTHER_DATA,
+        "eng-fra instead of eng-spa and rotary instead of sinusoidal": OTHER_DATA,
     }
 
 
@@ -274,8 +293,8 @@ def test_a_saturated_difference_has_no_verdict_with_too_few_seeds(analysed):
             score=lambda axes, seed: float(axes["positional"] != "none"),
         ).families.factors
     )
-    assert found["positional: rotary − sinusoidal"].verdict == "identical"
-    constant = found["positional: none − sinusoidal"]
+    assert found["rotary instead of sinusoidal"].verdict == "cannot tell"
+    constant = found["without positions"]
     assert constant.verdict == "no verdict"
     assert constant.paired.mean == -1.0
     assert "the interval is a point" in constant.reason
@@ -347,7 +366,9 @@ def test_an_interaction_is_a_difference_of_differences_in_its_own_family(analyse
     analysis = analysed(axes=axes, score=depends_on_heads, interactions=True)
     family = analysis.families.interactions
     assert (family.tested, len(family.contrasts)) == (1, 3)  # the others are identical
-    contrast = by_name(family)["attention: independent-heads − split-heads, by model.heads: 4 − 2"]
+    contrast = by_name(family)[
+        "independent instead of split heads together with 4 instead of 2 heads"
+    ]
     weights = {
         f"{style}-{heads}-{positional}": (-1) ** ((style == "split-heads") + (heads == 2)) / 2
         for style, heads, positional in itertools.product(*axes.values())
@@ -398,7 +419,7 @@ def test_each_data_set_has_its_own_block_model(analysed):
         for contrast, test in zip(contrasts, expected, strict=True):
             assert over_seeds(contrast.paired) == pytest.approx(test[:])
 
-    average = by_name(families.factors)["positional: rotary − sinusoidal"]
+    average = by_name(families.factors)["rotary instead of sinusoidal"]
     models = [block_model([*own.values()]) for own in by_data.values()]
     residual = sum(2 / 4 * model.residual_variance for model in models)
     degrees = residual**2 / sum(

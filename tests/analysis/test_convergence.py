@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headtohead.analysis.convergence import LossTrend
+from headtohead.analysis.convergence import LossTrend, RunTrend, run_trend
 from headtohead.analysis.findings import rules
 from headtohead.analysis.study import Analysis
 from headtohead.config.builder import resolve
-from headtohead.planning.schedule import decays_to_an_end, learning_rate
+from headtohead.planning.schedule import averaging_interval, decays_to_an_end, learning_rate
 from headtohead.plugins.registry import current
 from headtohead.report.content import Report
 from headtohead.report.differences import differences
@@ -134,6 +134,24 @@ def test_evaluations_around_the_start_of_the_last_fifth_are_enough(
     assert trend_of(plant(falling(0.1), steps=steps)).verdict == "still learning"
 
 
+def test_every_second_of_ten_evaluations_has_the_fall_of_all_ten(plant: Any) -> None:
+    """A line through three points at equal distances has the slope between the outer two."""
+    noisy = falling(0.1, noise=0.05)
+    ten = trend_of(plant(noisy))
+    five = trend_of(plant(noisy, steps=range(200, STEPS + 1, 200)))
+    assert five.verdict == ten.verdict
+    assert five.fall == pytest.approx(ten.fall)
+
+
+@pytest.mark.parametrize("steps", range(100, 140))
+def test_the_rounding_of_a_fifth_of_the_steps_leaves_enough_evaluations(steps: int) -> None:
+    interval = 2 * averaging_interval(TrainConfig(), steps)
+    evaluated = np.array([*range(interval, steps, interval), steps])
+    trend = run_trend(evaluated, 3 - evaluated / 1000)
+    assert isinstance(trend, RunTrend)
+    assert trend.fall == pytest.approx(steps / 5000)
+
+
 def test_unfinished_runs_and_missing_losses_do_not_count(plant: Any) -> None:
     def loss(variant: str, seed: int, step: int) -> float | None:
         return (
@@ -238,19 +256,24 @@ def test_the_end_of_a_schedule_is_a_caution_before_a_pass_or_without_a_loss_belo
 
 
 @pytest.mark.usefixtures("without_figures")
-def test_the_line_is_beside_the_answer_and_in_answer_json(plant: Any, tmp_path: Path) -> None:
+def test_the_limit_is_beside_the_answer_and_the_line_among_the_details(
+    plant: Any, tmp_path: Path
+) -> None:
     paths = write_files(
         Report(plant(falling(0.1, noise=1e-9))), tmp_path
     )  # runs of equal losses have a warning
     text = paths.markdown.read_text(encoding="utf-8")
     line = next(line for line in paths.lines if line.startswith("Still learning"))
-    assert text.index("**" + paths.answer[:20]) < text.index(line[:60]) < text.index("## ")
+    answer = text.index("**" + paths.answer[:20])
+    limit = text.index("the validation loss still falls")
+    assert answer < limit < text.index("## ") < text.index(line[:60])
     record = json.loads(paths.json.read_text(encoding="utf-8"))
     assert record["remarks"][0] == {
         "rule": "still_learning",
         "severity": "caution",
         "variants": ["sinusoidal", "rotary"],
         "text": line,
+        "limit": "the validation loss still falls",
     }
     assert record["training"]["still_learning"]
     assert record["training"]["variants"]["rotary"]["fall"] == pytest.approx(0.1)
@@ -269,6 +292,27 @@ def test_a_claim_on_runs_that_still_learn_states_the_trained_steps(
     text = row["contrast"]
     assert "agrees with the expected result" in text
     assert ("with the expected result after 1,000 steps" in text) == states_steps
+
+
+@case_table(
+    ("learning", "words"),
+    [
+        (["none", "rotary"], "the validation loss of rotary and without positions fell by"),
+        (["rotary"], "the validation loss of rotary fell by"),
+        (["none"], "the validation loss without positions fell by"),
+    ],
+    default=3,
+)
+def test_a_variant_that_still_learns_is_named_as_its_phrase_requires(
+    learning: Sequence[str], words: str, analysed: Callable[..., Analysis]
+) -> None:
+    def loss(variant: str, seed: int, step: int) -> float:
+        return 3 - 0.1 * step / 200 * (variant in learning)
+
+    frames = analysed(axes={"positional": ["sinusoidal", "none", "rotary"]}, steps=STEPS).frames
+    analysis = Analysis(with_losses(frames, loss, range(100, STEPS + 1, 100)))
+    texts = [remark.text for remark in rules.find(analysis) if remark.rule == "still_learning"]
+    assert [words in text for text in texts] == [True]
 
 
 def test_a_gap_on_other_data_is_not_expressed_in_steps_of_the_baseline(

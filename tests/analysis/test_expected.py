@@ -116,13 +116,16 @@ def test_planted_results_have_the_right_agreement(
 
 
 def test_the_answer_says_whether_a_difference_is_as_expected(plant: Plant) -> None:
-    assert answer(Analysis(plant({}, gap=0.1))) == "Better in exact match, as expected: c."
-    assert (
-        answer(Analysis(plant({}, gap=-0.1)))
-        == "Worse in exact match, unlike the expected result: c."
-    )
-    text = "No difference shown in exact match, which leaves the expected result open: c; could be up to 0.0"
-    assert answer(Analysis(plant({}))).startswith(text)
+    better, brackets = answer(Analysis(plant({}, gap=0.1)))
+    assert better.startswith("C: exact match improves, +0.100 (")
+    assert better.endswith("), as expected.")
+    assert brackets == "In brackets: the 95 % interval of the difference."
+    worse, _ = answer(Analysis(plant({}, gap=-0.1)))
+    assert worse.startswith("C: exact match worsens, −0.100 (")
+    assert worse.endswith("), unlike the expected result.")
+    undecided, _ = answer(Analysis(plant({})))
+    assert undecided.startswith("C: no difference in exact match shown, ")
+    assert undecided.endswith(" worse, which leaves the expected result open.")
 
 
 def test_expected_results_have_the_interval_of_the_verdict_also_with_looks(plant: Plant) -> None:

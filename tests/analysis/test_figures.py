@@ -2,11 +2,16 @@ import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from matplotlib.ticker import MaxNLocator
 
 from headtohead.analysis.study import Analysis
 from headtohead.figures import style
+from headtohead.figures.colours import themed
 from headtohead.figures.rows import Row, magnified_range, row_figure
+from headtohead.figures.style import MUTED, PALETTE
+from headtohead.report.chart import _numbers
 from headtohead.report.content import Report
 from headtohead.report.figures.interaction import interaction_figure
 from headtohead.report.figures.lines import (
@@ -42,7 +47,7 @@ def with_holes(messy, request):
 
 @case_table("draw", FIGURES, default=1, ids=lambda draw: draw.__name__)
 def test_a_figure_has_the_same_bytes_each_time_and_reaches_out_for_nothing(analysis, draw):
-    first, second = (style.to_svg(draw(analysis), "salt") for _ in range(2))
+    first, second = (style.to_svg(draw(analysis), "salt", title="Scores") for _ in range(2))
     assert first == second
     ET.fromstring(first)
     outside = [url for url in re.findall(r'(?:href|src)="([^"]+)"', first) if url[0] != "#"]
@@ -63,18 +68,18 @@ def test_there_are_no_curves_while_every_run_with_a_loss_diverged_and_others_hav
 def test_a_figure_is_drawn_for_a_study_with_holes(with_holes, draw):
     figure = draw(with_holes)
     if figure is not None:
-        ET.fromstring(style.to_svg(figure, "salt"))
+        ET.fromstring(style.to_svg(figure, "salt", title="Scores"))
     assert figure is not None or draw is interaction_figure or not with_holes.allow_partial
 
 
 def test_every_seed_of_every_variant_is_a_point_that_names_itself(analysis):
-    strip = style.to_svg(strip_figure(analysis), "salt")
+    strip = style.to_svg(strip_figure(analysis), "salt", title="Scores")
     titles = re.findall(r"<title>(.*?)</title>", strip)
     for slug, variant in analysis.frames.by_slug.items():
         for seed, score in analysis.frames.scores(slug, analysis.metric).items():
             assert f"{variant.title}, seed {seed}: {score:.3f}" in titles
     assert "upper bound of an encoder without positions, 0.530" in strip
-    assert "var(--c1, #0072b2)" in style.themed(strip)
+    assert "var(--c1, #0072b2)" in themed(strip)
 
 
 def test_a_value_of_the_coloured_axis_has_one_colour_everywhere(analysis):
@@ -82,9 +87,11 @@ def test_a_value_of_the_coloured_axis_has_one_colour_everywhere(analysis):
     assert palette.colour_axis == "positional"
     colours = {}
     for slug, variant in analysis.frames.by_slug.items():
-        colours.setdefault(variant.axes["positional"], set()).add(palette.colour(slug))
+        if slug != analysis.frames.baseline:
+            colours.setdefault(variant.axes["positional"], set()).add(palette.colour(slug))
     assert all(len(found) == 1 for found in colours.values())
     assert len(set.union(*colours.values())) == 3
+    assert palette.colour(analysis.frames.baseline) == MUTED
 
 
 def test_curves_leave_out_steps_that_some_seed_did_not_reach(analysed):
@@ -153,7 +160,7 @@ def test_legends_of_long_names_are_inside_their_figure(analysed, axes):
     ]
     assert len(drawn) == 1 + len(axes)
     for figure in drawn:
-        style.to_svg(figure, "salt")
+        style.to_svg(figure, "salt", title="Scores")
         legends = [axes.get_legend() for axes in figure.axes] + figure.legends
         extents = [legend.get_window_extent() for legend in legends if legend]
         assert extents
@@ -221,14 +228,14 @@ def test_a_line_stands_where_training_ends_if_it_ends_between_two_buckets(analys
 
 def test_contrasts_are_sorted_and_small_differences_are_magnified_beside_a_large_one(analysis):
     means = [row.mean for row in forest_rows(analysis)]
-    assert means == sorted(means, reverse=True)
+    assert means == sorted(means, key=abs, reverse=True)
     low, high = magnified_range(forest_rows(analysis))
     figure = forest_figure(analysis)
     full, magnified = figure.axes
-    assert full.get_xlim()[0] < means[-1] < low
+    assert full.get_xlim()[0] < means[0] < low
     assert magnified.get_xlim() == (low, high)
-    assert all(low < mean < high for mean in means[:-1])
-    assert "Triangles" in opening_section(Report(analysis)).caption
+    assert all(low < mean < high for mean in means[1:])
+    assert "magnifies small differences" in opening_section(Report(analysis)).caption
     assert magnified_range([Row("a", "", 0.1), Row("b", "", 0.3)]) is None
     axis = row_figure([Row("a", "", 0.0, -1e-17, 0.0), Row("b", "", 0.0)], "score")[1][0].get_xlim()
     assert axis == pytest.approx((-0.05, 0.05))  # equal values up to rounding
@@ -236,13 +243,23 @@ def test_contrasts_are_sorted_and_small_differences_are_magnified_beside_a_large
 
 @pytest.mark.slow
 def test_more_variants_than_colours_have_a_panel_each(analysed):
-    analysis = analysed(axes={"attention": list("abcdefghi")}, seeds=(1, 2), one_at_a_time=True)
+    analysis = analysed(axes={"attention": list("abcdefghij")}, seeds=(1, 2), one_at_a_time=True)
     palette = Palette(analysis.frames.record)
     assert not palette.is_coloured
-    assert len({palette.colour(slug) for slug in analysis.frames.by_slug}) == 1
+    assert {palette.colour(slug) for slug in analysis.frames.by_slug} == {MUTED, PALETTE[0]}
     for draw in (curves_figure, buckets_figure):
         panels = [axes for axes in draw(analysis).axes if axes.get_visible()]
-        assert [axes.get_title("left") for axes in panels] == list("abcdefghi")
-        assert [len(axes.lines) for axes in panels] == [1] + [
-            2
-        ] * 8  # the baseline, and each variant beside it
+        assert [axes.get_title("left") for axes in panels] == [*analysis.order]
+        lines = {axes.get_title("left"): len(axes.lines) for axes in panels}
+        assert lines == {"a": 1} | dict.fromkeys("bcdefghij", 2)  # the baseline and the variant
+
+
+def test_the_numbers_below_a_panel_are_those_of_matplotlib():
+    draws = np.random.default_rng(3)
+    for _ in range(1000):
+        low, high = np.array([-1.0, 1.0]) * draws.random(2) * 10 ** draws.uniform(-6, 4)
+        room = 0.06 * (high - low)
+        for most in (2, 4):
+            ticks = MaxNLocator(most).tick_values(low, high)
+            shown = [tick for tick in ticks if low + room <= tick <= high - room]
+            assert _numbers(low, high, most) == pytest.approx(shown, abs=1e-9 * (high - low))

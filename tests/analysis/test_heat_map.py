@@ -45,7 +45,7 @@ def test_every_row_column_and_map_has_its_name() -> None:
     values = np.arange(6).reshape(2, 3)
     first = HeatMap(values, ["<a>", "b"], ["x", "$y$", "z"], "first")
     second = HeatMap(values, ["c", "d"], ["u", "v", "w"], "second")
-    svg = to_svg(heat_map_figure([first, second]), salt="test")
+    svg = to_svg(heat_map_figure([first, second]), salt="test", title="Maps")
     texts = [element for element in ET.fromstring(svg).iter() if element.tag.endswith("text")]
     names = {"<a>", "b", "x", "$y$", "z", "c", "d", "u", "v", "w", "first", "second"}
     assert sorted("".join(element.itertext()).strip() for element in texts) == sorted(names)

@@ -50,12 +50,12 @@ def status_of(frames: Frames) -> LooksStatus:
 def test_a_study_goes_on_while_a_main_contrast_is_inconclusive(quickstart: Path) -> None:
     frames = with_looks(load_frames(quickstart), 6, 12)
     status = status_of(frames)
-    assert status.next == 12
+    assert status.next_seeds == 12
     main = Analysis(frames).main_contrasts
     assert list(status.undecided) == [contrast.name for contrast in main if contrast.is_undecided]
     last = status_of(with_looks(frames, 3, 6, taken=(3, 6)))
     assert last.undecided
-    assert last.next is None
+    assert last.next_seeds is None
 
 
 def test_a_study_stops_at_a_look_without_an_inconclusive_contrast(analysed: Analysed) -> None:
@@ -68,7 +68,7 @@ def test_a_study_stops_at_a_look_without_an_inconclusive_contrast(analysed: Anal
     )
     assert [contrast.verdict for contrast in analysis.families.variants.contrasts] == ["better"]
     assert analysis.looks is not None
-    assert (analysis.looks.next, analysis.looks.undecided) == (None, ())
+    assert (analysis.looks.next_seeds, analysis.looks.undecided) == (None, ())
     assert any("1 of 2 looks taken: stopped" in remark.text for remark in rules.find(analysis))
 
 
@@ -92,7 +92,7 @@ def test_equal_differences_in_few_seeds_are_undecided(analysed: Analysed) -> Non
     frames = analysed(
         axes=axes, score=lambda axes, seed: float(axes["positional"] == "none"), seeds=(1, 2, 3)
     ).frames
-    assert status_of(with_looks(frames, 3, 6, taken=(3,))).next == 6
+    assert status_of(with_looks(frames, 3, 6, taken=(3,))).next_seeds == 6
 
 
 def test_a_study_does_not_wait_for_interactions(analysed: Analysed) -> None:
@@ -109,7 +109,10 @@ def test_a_study_does_not_wait_for_interactions(analysed: Analysed) -> None:
     assert [contrast.is_undecided for contrast in analysis.families.interactions.contrasts] == [
         True
     ]
-    assert (status_of(analysis.frames).next, status_of(analysis.frames).undecided) == (None, ())
+    assert (status_of(analysis.frames).next_seeds, status_of(analysis.frames).undecided) == (
+        None,
+        (),
+    )
 
 
 def test_a_look_with_missing_runs_is_not_taken(messy: Path) -> None:

@@ -1,12 +1,18 @@
-"""Order transfer between sizes: counts of made scores, the interval over seeds, and the expanded design."""
+"""Order transfer between sizes: counts of made scores, the range over seeds, and the expanded design."""
 
 import itertools
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from headtohead.analysis.order_transfer import compare_orders
+from headtohead.analysis.order_transfer import (
+    OrderCounts,
+    compare_orders,
+    order_transfer,
+    resampled_range,
+)
 from headtohead.config.loading import load_text
 from headtohead.errors import HeadToHeadError
 from headtohead.planning.design import expand
@@ -26,45 +32,76 @@ def design(text):
     return expand(load_text(text, Path("sizes.yaml")))
 
 
-def seeds(*means, noise=(-1.0, 0.0, 1.0, 2.5)):
-    return [
-        [mean + step / 100 for step in np.roll(noise, number)] for number, mean in enumerate(means)
-    ]
+ENCODINGS = ["none", "sinusoidal", "rotary", "alibi", "learned"]
+SIZES = ["d_model 16", "d_model 32"]
 
 
-def all_pairs(values):
-    return list(itertools.combinations(range(values.shape[1]), 2))
+@pytest.fixture
+def transfer_of(analysed):
+    """Return a function that returns the order transfer of five encodings at two sizes."""
+
+    def transfer(score):
+        axes = {"positional": ENCODINGS, "size": SIZES}
+        analysis = analysed(axes=axes, score=score, question="Which positional encoding?")
+        (found,) = order_transfer(analysis)
+        return found
+
+    return transfer
 
 
-def test_pairs_with_the_same_order_and_verdict_are_counted():
-    small, large = seeds(1.0, 2.0, 3.0, 3.001), seeds(1.0, 3.0, 2.0, 4.0)
-    values = np.array([small, large])
-    pairs, order, interval, verdicts, over_seeds, detected, opposite = compare_orders(
-        values, all_pairs(values)
+def test_pairs_with_the_same_order_and_verdict_are_counted(transfer_of):
+    """At the large size, two far encodings change their order, and two near ones are far apart."""
+    small = {"none": 0.1, "sinusoidal": 0.2, "rotary": 0.3, "alibi": 0.4, "learned": 0.4001}
+    large = {"none": 0.1, "sinusoidal": 0.3, "rotary": 0.2, "alibi": 0.4, "learned": 0.5}
+
+    def score(axes, seed):
+        mean = (small if axes["size"] == SIZES[0] else large)[axes["positional"]]
+        noise = seed * (1 + ENCODINGS.index(axes["positional"])) % 7  # has the same mean for all
+        return mean + 0.001 * noise
+
+    found = transfer_of(score)
+    assert (found.small, found.large, found.variants) == (*SIZES, 5)
+    assert found.counts == OrderCounts(
+        pairs=10, same_order=9, same_verdict=8, detected=8, reversed=1
     )
-    # Of six pairs, only the second and third variant change their order; the difference of the third and fourth is
-    # without a shown difference at the small size alone.
-    assert (pairs, order, verdicts, detected, opposite) == (6, 5, 4, 4, 1)
-    assert interval.low <= 5 / 6 <= interval.high
-    assert over_seeds.low <= 4 / 6 <= over_seeds.high
+    assert found.order_range.low <= 0.9 <= found.order_range.high
 
 
-def test_the_interval_resamples_seeds_with_all_their_variants():
+def test_equal_variants_have_no_verdict_where_paired_t_tests_find_some(transfer_of):
+    """Simultaneous intervals of the ten pairs of a size contain 0; unadjusted tests find differences at each."""
+    noise = np.random.default_rng(9).normal(scale=0.01, size=(2, 5, 7))
+
+    def scores(size, encoding):
+        return 0.5 + noise[size, encoding]
+
+    def score(axes, seed):
+        size = SIZES.index(axes["size"])
+        return float(scores(size, ENCODINGS.index(axes["positional"]))[seed])
+
+    unadjusted = [0, 0]
+    for size in (0, 1):
+        for first, second in itertools.combinations(range(5), 2):
+            test = stats.ttest_rel(scores(size, first)[1:], scores(size, second)[1:])
+            unadjusted[size] += test.pvalue <= 0.05
+    assert min(unadjusted) > 0
+    counts = transfer_of(score).counts
+    assert (counts.pairs, counts.same_verdict, counts.detected, counts.reversed) == (10, 10, 0, 0)
+    assert counts.same_order < 10
+
+
+def test_the_range_resamples_seeds_with_all_their_variants():
     """Seeds with opposite orders at the large size: the resampled mean has one order or the other."""
-    small = np.array([[0.0, 0.0, 0.0], [1.0, 1.0, 1.5]])
-    large = np.array([[0.0, 0.0, 0.0], [3.0, -1.0, -1.0]])
-    pairs, order, interval, *_ = compare_orders(np.array([small, large]), [(0, 1)])
-    assert (pairs, order) == (1, 1)
+    small = [-1.0, -1.0, -1.5]
+    large = [-3.0, 1.0, 1.0]
+    interval = resampled_range(np.array([[small], [large]]))
     assert (interval.low, interval.high) == (0.0, 1.0)
 
 
 def test_equal_means_have_no_order():
-    """Scores of 0.1 + 0.2 and 0.3 differ by rounding alone."""
-    small = np.array([[0.1 + 0.2, 0.3], [0.3, 0.3], [1.0, 1.1]])
-    large = np.array([[0.5, 0.6], [0.7, 0.9], [0.2, 0.1]])
-    pairs, order, *_ = compare_orders(np.array([small, large]), [(0, 1), (0, 2), (1, 2)])
-    assert (pairs, order) == (2, 0)
-    assert compare_orders(np.array([small, large]), [(0, 1)]) is None
+    means = np.array([[0.0, -0.7, -0.7], [-0.2, 0.4, 0.6]])
+    counts = compare_orders(means, np.zeros((2, 3)))
+    assert (counts.pairs, counts.same_order) == (2, 0)
+    assert compare_orders(means[:, :1], np.zeros((2, 1))) is None
 
 
 def test_variants_are_compared_with_the_baseline_of_their_size():

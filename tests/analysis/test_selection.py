@@ -5,8 +5,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from headtohead.analysis.selection import _chosen_again, _curve_model, selections
+from headtohead.analysis.selection import (
+    TuningScores,
+    _chosen_again,
+    _curve_model,
+    selection_of,
+    selections,
+)
 from headtohead.analysis.wording import interval_caption
 from headtohead.planning.tuning.choice import Table, choose
 from headtohead.planning.tuning.curve import fit_parabolas
@@ -112,6 +119,61 @@ def test_two_settings_that_are_equally_good_by_chance_share_half_of_their_differ
     assert term(trials, "test/exact_match").variance == pytest.approx(0.3**2, rel=0.05)
 
 
+def chosen_naively(rates, losses, further):
+    """Return the end (-1, 0 or 1) at which the best rate may be, and the logarithm of the chosen rate."""
+    u = np.log(rates)
+    means = losses.mean(axis=1)
+    curvature, slope, offset = np.polyfit(u, means, 2)
+    lack = 2 * ((means - (curvature * u**2 + slope * u + offset)) ** 2).sum()
+    blocks = losses - losses.mean(axis=0)
+    within = ((blocks - blocks.mean(axis=1, keepdims=True)) ** 2).sum()
+    degrees = len(rates) - 3, len(rates) - 1
+    is_exact = lack < 1e-20  # a resample with the same residuals at all rates
+    p = 1.0 if is_exact else stats.f.sf(lack / degrees[0] / (within / degrees[1]), *degrees)
+    first, second = sorted(range(len(rates)), key=means.__getitem__)[:2]
+    if curvature > 0 and p >= 0.1:
+        minimum = -slope / (2 * curvature)
+        if min(u) < minimum < max(u):
+            return 0, minimum
+        end = -1 if minimum < min(u) else 1
+    else:
+        end = {min(rates): -1, max(rates): 1}.get(rates[first], 0)
+    of_both = [np.append(losses[index], further[index]).mean() for index in (first, second)]
+    best = second if of_both[1] < of_both[0] else first
+    return end, u[best]
+
+
+@pytest.mark.parametrize(
+    "rates", [RATES, (*RATES, 0.016), (*RATES, 0.0005, 0.00025), (*RATES, 0.0005, 0.016)]
+)
+def test_the_variance_is_that_of_resamples_that_choose_one_by_one(rates):
+    losses = losses_of(rates, 0.02, np.random.default_rng(len(rates)))
+    expected = fit_parabolas(np.array(rates), losses)
+    on_curve = expected.at(np.log(rates))
+    residuals = losses - on_curve[:, None]
+    residuals -= residuals.mean(axis=0)
+    residuals *= np.sqrt(losses.size / expected.degrees)
+    generator = np.random.default_rng(1)
+    size = (1000, len(rates))
+    drawn = [generator.integers(len(rates), size=size) for _ in range(2)]
+    drawn_further = generator.integers(2 * len(rates), size=(*size, 4))
+    chosen = []
+    for resample in range(1000):
+        table = np.empty(losses.shape)
+        for seed in range(2):
+            table[:, seed] = on_curve + residuals[drawn[seed][resample], seed]
+        further = on_curve[:, None] + residuals.reshape(-1)[drawn_further[resample]]
+        for count in range(4, len(rates) + 1):
+            tried = rates[:count]
+            end, logarithm = chosen_naively(tried, table[:count], further[:count])
+            if count == len(rates) or end != (1 if rates[count] > max(tried) else -1):
+                break
+        chosen.append(float(expected.at(logarithm)))
+    scores = TuningScores(losses, np.full((len(rates), 4), np.nan))
+    found = selection_of(rates, 4, True, scores, scores)
+    assert found.variance == pytest.approx(np.var(chosen, ddof=1), rel=1e-9)
+
+
 def test_there_is_no_term_without_a_choice_or_a_second_seed():
     one_seed = [trial(rate, (rate,)) for rate in RATES]
     found = selections(record(one_seed, 1), "valid/loss")
@@ -121,8 +183,10 @@ def test_there_is_no_term_without_a_choice_or_a_second_seed():
     assert selections(pending, "valid/loss").reason == "no value is chosen yet"
     two = [trial(rate, (rate, rate)) for rate in RATES]
     found = selections(record(two), "test/bleu")
-    assert (found.by_variant, found.without_scores) == ({}, ("a",))
+    assert (found.by_variant, found.without_tuning_scores) == ({}, ("a",))
     assert found.reason == "tuning runs have no test/bleu"
+    single = selections(record(two[:1]), "test/bleu")
+    assert (single.by_variant, single.reason) == ({}, "every variant has a single value")
 
 
 def test_resamples_with_the_best_value_inside_the_listed_ones_have_no_further_ones():
@@ -133,17 +197,18 @@ def test_resamples_with_the_best_value_inside_the_listed_ones_have_no_further_on
     assert record(listed).variants["a"].rule == "curve"
     with_further = Table.of([*listed, further], 2)
     without = Table.of(listed, 2)
-    model = _curve_model(without, without.scores("valid/loss"))
+    model = _curve_model(without.numbers, without.scores("valid/loss"))
     wider = replace(
         model,
         expected=np.append(model.expected, -1.0),
         residuals=np.vstack([model.residuals, np.zeros(2)]) * 0,
     )
-    chosen = _chosen_again(with_further, wider)
+    chosen = _chosen_again(with_further.numbers, with_further.num_listed, wider)
     assert chosen.by_curve.all()
     assert np.exp(chosen.minimum) == pytest.approx(MINIMUM, rel=0.2)
     as_listed = Table.of([*listed, further.model_copy(update={"is_further": False})], 2)
-    assert (_chosen_again(as_listed, wider).best == 4).all()
+    chosen = _chosen_again(as_listed.numbers, as_listed.num_listed, wider)
+    assert (chosen.best == 4).all()
 
 
 def tuning_of(trials_of, seeds=(1001, 1002)):
@@ -182,7 +247,7 @@ def test_the_choice_of_tuned_values_is_a_source_of_variance_of_every_contrast(an
         assert source.name == "choice of the tuned value"
         assert (source.variance, source.degrees) == pytest.approx((variance, degrees))
         assert source.variance > 0
-    sources = "training seeds, test examples and choice of the tuned value."
+    sources = "training seeds, examples and choice of the tuned value."
     assert interval_caption(analysis, analysis.main_contrasts).endswith(sources)
     without = {slug: [trial(r, [0.1, 0.2]) for r in RATES] for slug in trials_of}
     analysis = analysed(**study | {"name": "without", "tuning": tuning_of(without)})
@@ -198,6 +263,7 @@ def test_resampled_minima_vary_as_those_of_repeated_tunings():
         losses = losses_of(RATES, 0.005, generator)
         table = Table.of([trial(rate, row) for rate, row in zip(RATES, losses, strict=True)], 2)
         minima.append(float(fit_parabolas(np.array(RATES), losses).minimum))
-        resampled = _chosen_again(table, _curve_model(table, losses)).minimum
+        model = _curve_model(RATES, losses)
+        resampled = _chosen_again(table.numbers, table.num_listed, model).minimum
         variances.append(np.nanvar(resampled))
     assert np.mean(variances) == pytest.approx(np.var(minima), rel=0.25)

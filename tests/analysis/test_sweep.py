@@ -30,11 +30,11 @@ def analysis(analysed):
 
 
 def test_the_sentence_names_the_best_rates(analysis, tmp_path):
-    expected = "Best train.lr: sinusoidal 0.003; rotary 0.01."
+    expected = "Best learning rate: sinusoidal 0.003; rotary 0.01."
     assert analysis.sweep.sentence == expected
     text = write_files(Report(analysis), tmp_path / "reports").markdown.read_text(encoding="utf-8")
     assert (
-        text.index("## Sweep of train.lr") < text.index("figures/sweep.svg") < text.index(expected)
+        text.index("### Sweep of train.lr") < text.index("figures/sweep.svg") < text.index(expected)
     )
 
 
@@ -45,7 +45,7 @@ def test_rates_with_the_same_mean_share_the_best_and_the_figure_has_a_single_sta
     )
     assert (
         analysis.sweep.sentence
-        == "Best train.lr: all variants 0.003 and 10000, which share the best mean."
+        == "Best learning rate: all variants 0.003 and 10000, which share the best mean."
     )
     (axes,) = sweep_figure(analysis).axes
     assert [line.get_xdata().tolist() for line in axes.lines if line.get_marker() == "*"] == [
@@ -111,7 +111,7 @@ def test_a_rate_between_those_of_the_sweep_has_a_star_on_its_parabola(quickstart
     }
     edit(folder, tuning=tuning)
     analysis = Analysis(load_frames(folder))
-    assert analysis.sweep.sentence.startswith("Chosen train.lr: ")
+    assert analysis.sweep.sentence.startswith("Chosen learning rate: ")
     assert "0.003; " in analysis.sweep.sentence
     (axes,) = sweep_figure(analysis).axes
     stars = [line.get_xydata().tolist() for line in axes.lines if line.get_marker() == "*"]

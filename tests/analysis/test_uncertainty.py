@@ -1,4 +1,4 @@
-"""Sources of uncertainty: seeds and test examples in every interval, and whether pairing by seed helps."""
+"""Sources of uncertainty: seeds and examples in every interval, and whether pairing by seed helps."""
 
 import math
 
@@ -22,7 +22,7 @@ def test_test_sentences_are_a_source_of_variance_of_every_contrast(quickstart):
     analysis = Analysis(load_frames(quickstart))
     found = analysis.uncertainty
     assert (found.reason, found.num_groups) == ("", 250)
-    (none,) = (row for row in found.contrasts if row.contrast.value == "none")
+    (none,) = (row for row in found.contrasts if row.contrast.name == "without positions")
     settings = [
         f"{style}-{mask}"
         for style in ("split-heads", "independent-heads")
@@ -37,15 +37,15 @@ def test_test_sentences_are_a_source_of_variance_of_every_contrast(quickstart):
         [exact(f"none-{rest}") - exact(f"sinusoidal-{rest}") for rest in settings], axis=0
     )
     seeds, examples = none.contrast.paired.sources
-    assert (seeds.name, examples.name) == ("training seeds", "test examples")
+    assert (seeds.name, examples.name) == ("training seeds", "examples")
     assert examples.variance == pytest.approx(max(0.0, example_variance(difference)))
     assert examples.degrees == 249
-    assert [part.source for part in none.parts] == ["training seeds", "test examples"]
+    assert [part.source for part in none.parts] == ["training seeds", "examples"]
     assert sum(part.fraction for part in none.parts) == pytest.approx(1)
 
 
 def two_sources(seeds, examples):
-    """Return a difference of six seeds with these variances of seeds and of 250 test examples."""
+    """Return a difference of six seeds with these variances of seeds and of 250 examples."""
     values = np.array([1.0, -1.0, 2.0, -2.0, 0.5, -0.5])
     difference = paired_differences(values)
     return difference.with_seed_variance(seeds, 5).with_source(Source(EXAMPLES, examples, 249))
@@ -84,14 +84,12 @@ def test_captions_name_the_sources_or_the_reason_why_only_seeds_are_one(analysed
     axes = {"positional": ["sinusoidal", "rotary", "none"]}
     analysis = analysed(axes=axes)
     contrasts = analysis.main_contrasts
-    scope = (
-        "Intervals: simultaneous 95 % over 2 factor contrasts. Sources of variance: training seeds"
-    )
-    assert interval_caption(analysis, contrasts) == f"{scope} and test examples."
+    scope = "Intervals: simultaneous 95 % over 2 changes. Sources of variance: training seeds"
+    assert interval_caption(analysis, contrasts) == f"{scope} and examples."
     losses = Analysis(analysis.frames, "valid/loss")
     reason = "a run has no values per example"
     assert interval_caption(losses, losses.main_contrasts) == (
-        f"{scope}. Test examples are no source: {reason}."
+        f"{scope}. Examples are no source: {reason}."
     )
 
 

@@ -38,12 +38,15 @@ def test_statements_and_tokens_are_those_outside_of_docstrings(benchmark):
     assert (counts.statements, counts.tokens) == (3, 3 + 5 + 3)
 
 
-def test_the_exit_code_is_1_if_a_folder_exceeds_a_limit(benchmark, tmp_path: Path, capsys):
+def test_the_exit_code_is_1_if_a_path_exceeds_a_limit(benchmark, tmp_path: Path, capsys):
     density = benchmark("density")
     for name, source in (("sparse", SPARSE), ("dense", DENSE)):
         (tmp_path / name).mkdir()
         (tmp_path / name / "module.py").write_text(source)
     assert density.main([tmp_path / "sparse"]) == 0
+    assert density.main([tmp_path / "sparse" / "module.py"]) == 0
+    assert density.main([tmp_path / "dense" / "module.py"]) == 1
+    capsys.readouterr()
     assert density.main([tmp_path / "sparse", tmp_path / "dense"]) == 1
     exceeded = "tokens per statement and conditional expressions and comprehensions"
     assert f"dense: too many {exceeded}" in capsys.readouterr().err
@@ -51,4 +54,4 @@ def test_the_exit_code_is_1_if_a_folder_exceeds_a_limit(benchmark, tmp_path: Pat
 
 def test_the_judge_keeps_the_limits(benchmark):
     folder = Path(__file__).parents[2] / "harness" / "judge"
-    assert benchmark("density").count_folder(folder).exceeded() == []
+    assert benchmark("density").count_path(folder).exceeded() == []

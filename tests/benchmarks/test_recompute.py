@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from headtohead.report.writing import write_report
+from made import case_table
 from made.fake_study import Study, declared_contrast, edit, write_study
 
 REPORTS = Path(__file__).parents[2] / "reports"
@@ -68,7 +69,7 @@ def test_contrasts_of_source_lengths_are_recomputed(benchmark, capsys, tmp_path)
     assert benchmark("recompute").main([str(written.folder)]) == 1
 
 
-@pytest.mark.parametrize("field", ["difference", "adjusted_p", "largest_possible"])
+@case_table("field", ["difference", "adjusted_p", "largest_possible"], default=1)
 def test_a_changed_number_of_a_contrast_of_two_metrics_is_found(
     benchmark, tmp_path, no_figures, field
 ):
@@ -99,7 +100,8 @@ def test_a_withdrawn_report_says_so_and_is_not_recomputed(benchmark, capsys, tmp
     list_of_reports.write_text("quickstart: its test set was wrong.\n", encoding="utf-8")
     assert marks.main(tmp_path) == 0
     assert "\n\n> **Withdrawn: its test set was wrong.**\n\n" in page.read_text(encoding="utf-8")
-    assert "- quickstart: its test set was wrong.\n" in (tmp_path / "README.md").read_text("utf-8")
+    index = (tmp_path / "README.md").read_text("utf-8")
+    assert "- [quickstart](quickstart/report.md): its test set was wrong.\n" in index
     assert benchmark("recompute_text").checksum_findings(folder) == []
     capsys.readouterr()
     for script in ("recompute", "recompute_text"):
@@ -110,3 +112,35 @@ def test_a_withdrawn_report_says_so_and_is_not_recomputed(benchmark, capsys, tmp
     assert page.read_text(encoding="utf-8") == before
     list_of_reports.write_text("other: a reason.\n", encoding="utf-8")
     assert marks.main(tmp_path) == 1
+
+
+@case_table("states", [{("alibi", 2): "DIVERGED"}, {("none", 5): "FAILED"}, {}], default=1)
+def test_studies_with_collapsed_and_missing_runs_are_recomputed(
+    benchmark, capsys, tmp_path, no_figures, states
+):
+    means = {"sinusoidal": 0.8, "rotary": 0.83, "none": 0.7, "alibi": 0.81}
+    factors = {"sinusoidal": 15, "rotary": 20, "none": 25, "alibi": 30}
+
+    def score(axes, seed):
+        name = axes["positional"]
+        if (name, seed) == ("rotary", 3):
+            return 0.01  # its loss is four times that of the others
+        return means[name] + 0.003 * (seed * factors[name] % 11) + 0.002 * seed
+
+    study = Study(axes={"positional": [*means]}, score=score, maps=False, states=states)
+    with no_figures():
+        written = write_report(write_study(tmp_path, study), tmp_path / "reports")
+    answer = json.loads(written.json.read_text())
+    assert answer["collapses"]["rotary"]["collapsed"] == 1
+    compared = [found for found in answer["contrasts"] if found["difference"] is not None]
+    assert len(compared) == (6 if not states else 4)
+    assert benchmark("recompute").main([str(written.folder)]) == 0
+    assert " 0 different" in capsys.readouterr().out
+    answer["collapses"]["rotary"]["p"] += 0.01
+    written.json.write_text(json.dumps(answer))
+    assert benchmark("recompute").main([str(written.folder)]) == 1
+    assert "collapsed runs of rotary: p: printed" in capsys.readouterr().out
+    answer["collapses"] = {}
+    written.json.write_text(json.dumps(answer))
+    assert benchmark("recompute").main([str(written.folder)]) == 1
+    assert "collapsed variants: printed []" in capsys.readouterr().out

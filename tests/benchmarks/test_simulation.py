@@ -14,8 +14,9 @@ from headtohead_judge.contrast import Contrast, ScoreTable, Side, estimate_famil
 from headtohead_judge.examples import Examples
 from headtohead_judge.judging import judge as judge_table
 from headtohead_judge.ledger import Ledger
-from headtohead_judge.looks import Looks
+from headtohead_judge.looks import BLOCK, Looks, _smallest_p
 from headtohead_judge.verdicts import judge
+from made import case_table
 
 PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "simulated-studies.md"
 MARGIN = 2.0
@@ -129,7 +130,7 @@ def test_the_collapsed_runs_of_many_studies_are_those_of_the_judge(studies, vari
         assert named[study].tolist() == collapsed([*losses])
 
 
-@pytest.mark.parametrize("sd", [1.0, 3.0])
+@case_table("sd", [3.0, 1.0], default=1)
 def test_the_simulated_chains_have_the_decisions_of_a_ledger(benchmark, sd):
     module = benchmark("simulated_ledger")
     chains = module.Chains(8, 6.0, sd, drift=0.5)
@@ -200,7 +201,17 @@ def test_the_page_names_the_cells_outside_their_limits(simulation):
     assert "| normal | 5.1 | **6.0** |" in page
 
 
+@pytest.fixture
+def rough_levels(monkeypatch):
+    """Compute the levels of looks from few simulated studies."""
+    _smallest_p.cache_clear()
+    monkeypatch.setattr("headtohead_judge.looks.STUDIES", BLOCK)
+    yield
+    _smallest_p.cache_clear()
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("rough_levels")
 def test_the_committed_page_has_all_tables_of_the_script(simulation):
     committed = PAGE.read_text(encoding="utf-8")
 
@@ -210,7 +221,7 @@ def test_the_committed_page_has_all_tables_of_the_script(simulation):
 
     tables = []
     for part in simulation.PARTS:
-        tables += simulation.simulate(part, 400)
+        tables += simulation.simulate(part, 200)
     page = simulation.page(tables, 20_000)
     assert without_rates(page) == without_rates(committed)
 

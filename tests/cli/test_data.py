@@ -120,7 +120,10 @@ def test_every_pair_of_parts_of_a_text_with_equal_windows_is_a_leak(stats, tmp_p
     [
         (("stats", "toy-gramar"), "h2h: unknown dataset 'toy-gramar'; did you mean 'toy-grammar'?"),
         (("stats", "toy-grammar", "--set", "siz=3"), "unknown field 'siz'"),
-        (("stats", "toy-grammar", "--set", "size"), "h2h: --set data.size: expected path=value"),
+        (
+            ("stats", "toy-grammar", "--set", "size"),
+            "h2h: --set size: expected path=value, such as pair=eng-spa or split=row",
+        ),
         (("stats", "tatoeba", "--set", "file=none.tsv"), "none.tsv' does not exist"),
         (("fetch", "tatoeba", "--set", "pair=x"), "expected two language codes such as eng-spa"),
     ],

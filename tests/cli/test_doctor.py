@@ -39,7 +39,7 @@ def test_a_broken_plugin_store_or_folder_fails(diagnose, tmp_path, arguments, su
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "mlflow.db").write_text("not a database, " * 100)
     code, found = diagnose(*arguments)
-    assert (code, found[subject][0]) == (1, "fail")
+    assert (code, found[subject][0]) == (1, "FAIL")
     assert text in found[subject][1]
 
 
@@ -47,17 +47,17 @@ def test_a_server_that_is_down_fails(diagnose, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     code, found = diagnose()
-    assert (code, found["mlflow"][0]) == (1, "fail")
+    assert (code, found["mlflow"][0]) == (1, "FAIL")
 
 
 def test_a_missing_package_fails(diagnose, monkeypatch):
     monkeypatch.setattr("headtohead.cli.doctor.PACKAGES", ("torch", "not-installed"))
     code, found = diagnose()
-    assert (code, found["packages"][0]) == (1, "fail")
+    assert (code, found["packages"][0]) == (1, "FAIL")
 
 
 @pytest.mark.parametrize(
-    ("free", "code", "level"), [(500 * 1024**2, 0, "warn"), (1024**2, 1, "fail")]
+    ("free", "code", "level"), [(500 * 1024**2, 0, "WARN"), (1024**2, 1, "FAIL")]
 )
 def test_a_nearly_full_disk_is_reported(diagnose, monkeypatch, free, code, level):
     usage = shutil.disk_usage("/")

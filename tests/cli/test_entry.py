@@ -220,7 +220,41 @@ def test_a_closed_pipe_has_the_exit_code_of_shells() -> None:
             "judge x.csv --sead 1",
             "h2h: no such option '--sead'; did you mean '--seed'? (options: h2h judge --help)",
         ),
-        ("plan", "h2h: missing argument 'EXPERIMENT' (options: h2h plan --help)"),
+        (
+            "plan",
+            "h2h: missing argument 'EXPERIMENT'; h2h new-experiment writes an experiment file "
+            "(options: h2h plan --help)",
+        ),
+        (
+            "status",
+            "h2h: missing argument 'EXPERIMENT'; h2h list prints the experiments (options: h2h status --help)",
+        ),
+        (
+            "show",
+            "h2h: missing argument 'RUN'; h2h status EXPERIMENT prints the runs (options: h2h show --help)",
+        ),
+        (
+            "run x.yaml --gpu",
+            "h2h: no such option '--gpu'; did you mean '--device'? (options: h2h run --help)",
+        ),
+        (
+            "--set a=1 run x.yaml",
+            "h2h: no such option '--set'; type options of a command after its name (options: h2h --help)",
+        ),
+        (
+            "run x.yaml y.yaml",
+            "h2h: got unexpected extra argument (y.yaml); name a single experiment file (options: h2h run --help)",
+        ),
+        (
+            "judge x.csv base",
+            "h2h: got unexpected extra argument (base); to name the baseline, type --baseline VARIANT "
+            "(options: h2h judge --help)",
+        ),
+        (
+            "run --set train.lr 0.1 x.yaml",
+            "h2h: --set train.lr: expected path=value, such as model.d_model=64",
+        ),
+        ("version", "h2h: unknown command 'version'; type h2h --version"),
         (
             "data stats",
             "h2h: missing argument 'DATASET|EXPERIMENT' (options: h2h data stats --help)",

@@ -1,8 +1,12 @@
 """h2h generate on trained runs."""
 
+import itertools
+
 import pytest
+import torch
 
 from headtohead import files
+from headtohead.errors import HeadToHeadError
 from headtohead.execution.loaded import load
 from made.study import Study
 
@@ -65,6 +69,34 @@ def test_a_run_is_scored_on_its_own_translations(study, run_of):
     assert load(greedy).translate(sources) == hypotheses(greedy)
     printed = study.h2h("generate", str(greedy), *SENTENCES).stdout
     assert printed.splitlines() == load(greedy).translate(SENTENCES)
+
+
+def test_decoding_in_one_pass_ends_before_eos_and_has_no_boundaries(run_of):
+    run = load(run_of("non-autoregressive"))
+    vocabulary = run.data.target_vocabulary
+    removed = 0
+    for sentence in SENTENCES:
+        source = run.tokenizer.encode(sentence)
+        ids = torch.tensor([[source]])
+        lengths = torch.tensor([[len(source)]])
+        best = run.model(ids, lengths, torch.zeros_like(ids), lengths)[0, 0].argmax(-1).tolist()
+        before_end = list(itertools.takewhile(lambda index: index != vocabulary.eos, best))
+        removed += len(best) - len(before_end)
+        expected = [index for index in before_end if index not in (vocabulary.pad, vocabulary.sos)]
+        assert run.generate(source) == expected
+        assert run.tokenizer.decode(run.generate(source)) == run.translate([sentence])[0]
+    assert removed > 0
+
+
+@pytest.mark.parametrize("decode", ["greedy", "non-autoregressive"])
+def test_sources_that_the_model_cannot_read_are_refused(run_of, decode):
+    run = load(run_of(decode))
+    size = run.tokenizer.vocab_size("source")
+    with pytest.raises(HeadToHeadError, match="a source has no token; write at least one word"):
+        run.generate([])
+    for index in (-1, size):
+        with pytest.raises(HeadToHeadError, match=f"the id {index}; expected an id from 0 to"):
+            run.generate([2, index, 3])
 
 
 def test_maps_without_a_target_use_the_translation_of_the_run(run_of):

@@ -52,7 +52,9 @@ def test_the_log_file_has_the_steps_of_the_command_and_of_its_worker(
 
 def test_a_verbose_command_adds_the_traceback_of_an_error(h2h: Command) -> None:
     plain, verbose = h2h("plan", "absent.yaml"), h2h("-v", "plan", "absent.yaml")
-    assert plain.stderr == "h2h: experiment file 'absent.yaml' does not exist\n"
+    assert plain.stderr == (
+        "h2h: experiment file 'absent.yaml' does not exist; h2h new-experiment writes one\n"
+    )
     assert verbose.returncode == 2
     assert "Traceback (most recent call last)" in verbose.stderr
     assert verbose.stderr.endswith(plain.stderr)

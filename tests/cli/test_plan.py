@@ -32,14 +32,18 @@ def test_the_plan_lists_runs_and_the_reasons_for_exclusions(h2h, experiment):
     assert lines[0] == "order: q"
     assert lines[3] == "runs: 2 variants × 2 seeds = 4: 4 missing; 4 to run in 2 stacks"
     baseline = next(line for line in lines if "(baseline)" in line)
-    assert baseline.startswith("sinusoidal-masking.decoder-padding-causal (baseline) 0/2 done")
-    assert baseline.endswith(" 16 8 fused")
-    assert "none-masking.decoder-causal: twice the same (exclude)" in lines
+    assert baseline.startswith(
+        "sinusoidal, a padding and causal mask in the decoder (baseline) 0/2 done"
+    )
+    assert any(line.endswith("; d_ff 16; attention width 8; path fused") for line in lines)
+    assert "without positions, a causal mask in the decoder: twice the same (exclude)" in lines
     assert any(
-        line.startswith("sinusoidal-masking.decoder-causal = sinusoidal-masking.decoder-padding")
+        line.startswith(
+            "a causal mask in the decoder = sinusoidal, a padding and causal mask in the"
+        )
         for line in lines
     )
-    assert any(line.startswith("1 variant contrast: 16.33 sd (") for line in lines)
+    assert any(line.startswith("1 variant: 16.33 sd (") for line in lines)
     assert [path.name for path in experiment.parent.iterdir()] == ["order.yaml"]
 
 
@@ -120,3 +124,55 @@ def test_an_error_in_a_plugin_is_one_line_with_its_location(
     assert re.fullmatch(
         rf"h2h: a model with positional/mine fails: {pattern}{re.escape(advice)}\n", output
     ), output
+
+
+BOOM = "raise ValueError('boom')"
+SCHEDULE = "def rate(self, moment): return moment.lr"
+MASK = "def mask(self, role, query, key, lengths): return None"
+
+
+@pytest.mark.parametrize(
+    ("family", "field", "body"),
+    [
+        ("schedule", "train.schedule", f"{SCHEDULE}\ndef final_rate(self): {BOOM}"),
+        ("schedule", "train.schedule", f"{SCHEDULE}\ndef final_rate(self): return 'boom'"),
+        ("masking", "masking.encoder", f"def __init__(self, options): {BOOM}"),
+        ("masking", "masking.encoder", f"{MASK}\ndef role_properties(self, role): {BOOM}"),
+        ("attention", "attention", f"@classmethod\ndef geometry(cls, options, model): {BOOM}"),
+        ("attention", "attention", f"@classmethod\ndef only_length(cls, options, model): {BOOM}"),
+        ("attention", "attention", f"@classmethod\ndef depends_on(cls, options): {BOOM}"),
+        ("positional", "positional.encoder", f"@classmethod\ndef limit(cls, options): {BOOM}"),
+        (
+            "positional",
+            "positional.encoder",
+            f"@classmethod\ndef mechanisms_of(cls, options): {BOOM}",
+        ),
+        ("dataset", "dataset", f"@classmethod\ndef load(cls, options, split, cache): {BOOM}"),
+        ("dataset", "dataset", f"@classmethod\ndef cache_key(cls, options, split, cache): {BOOM}"),
+        ("quirk", "quirks", f"def __init__(self, options): {BOOM}"),
+        ("quirk", "quirks", f"@classmethod\ndef key_sides(cls, options): {BOOM}"),
+        ("quirk", "quirks", f"def change_batch(self, batch): {BOOM}"),
+        ("quirk", "quirks", f"def change_model(self, model, build): {BOOM}"),
+    ],
+)
+def test_an_error_of_a_plugin_that_the_plan_calls_names_the_entry(
+    h2h, experiment, tmp_path, family, field, body
+):
+    options = "from headtohead.plugin import Options\nclass Mine(Options):\n    x: int = 0\n"
+    source = plugin_file(f"Options = Mine\n{body}", family, "mine", options)
+    (tmp_path / "mine.py").write_text(source)
+    chosen = "{mine: {x: 1}}" if family == "quirk" else "mine"
+    if family == "dataset":
+        text = EXPERIMENT.replace("dataset: toy-grammar, size: 400", "dataset: mine")
+    else:
+        baseline = f"baseline: {{{field}: {chosen}}}"
+        text = EXPERIMENT.replace("baseline: {positional: sinusoidal}", baseline)
+    experiment.write_text(text[: text.index("design:")] + "seeds: 1\n")
+    code, output = h2h("plan", experiment, "--plugin", "mine.py")
+    assert code == 2, output
+    (line,) = output.splitlines()
+    assert f"{family}/mine fails: " in line
+    assert "Error: " in line
+    assert "boom" in line or "'str' and 'float'" in line
+    advice = f"test it with 'h2h check {family}/mine --plugin mine.py'"
+    assert advice in line

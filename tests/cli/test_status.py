@@ -33,9 +33,9 @@ def test_every_run_is_shown_with_its_state(study, h2h):
     assert code == 0
     assert lines[0] == "study: Which?"
     assert lines[1] == "4 runs: 1 DONE, 1 FAILED, 1 RUNNING, 1 INTERRUPTED"
-    assert "variant seed 1 seed 2" in lines
-    assert "a DONE FAILED" in lines
-    assert "b 3/9 INTERRUPTED" in lines
+    assert "variant seeds DONE seeds FAILED seeds RUNNING seeds INTERRUPTED" in lines
+    assert "a 1 2" in lines
+    assert "b 1 (step 3 of 9) 2" in lines
     assert "c = a by construction" in lines
     assert "a-s2-00000000 FAILED at step 4: ValueError: no" in lines
     assert "b-s2-00000000 INTERRUPTED at step 3" in lines

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from contract.zoo import outside
 from headtohead.model.transformer import Transformer
+from headtohead.plugins.registry import use_files
 from headtohead.testing import tiny_config
 from headtohead.testing.checks import as_trained, passes
 from headtohead.testing.checks.as_trained import PlannedStack, check_as_trained
@@ -36,6 +38,23 @@ def test_a_sound_stack_passes_every_check(model: dict[str, object]) -> None:
     assert findings.violation is None
     assert findings.not_checked == []
     assert {finding.check for finding in findings.found} == as_trained.STATEMENTS.keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "members", "d_model"),
+    [("initialisation-depends-on-the-stack", 6, 8), ("gradient-negated-in-wide-models", 1, 32)],
+)
+def test_a_fault_in_large_stacks_or_wide_models_is_found(
+    name: str, members: int, d_model: int, tmp_path: Path, own_registry: None
+) -> None:
+    (fault,) = [fault for fault in outside.FAULTS if fault.name == name]
+    outside.write(fault, tmp_path)
+    use_files([tmp_path / "mine.py"])
+    violation = check_as_trained(planned(members, attention="own", d_model=d_model)).violation
+    assert violation is not None
+    assert violation.check == fault.caught_by
+    smaller = check_as_trained(planned(1, attention="own", d_model=8))
+    assert smaller.violation is None
 
 
 @pytest.mark.parametrize("architecture", ["encoder-decoder", "decoder-only"])

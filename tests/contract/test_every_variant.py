@@ -33,10 +33,12 @@ def array(size):
 
 
 def first_rows():
-    """Return the first rows of the array with each entry and role."""
+    """Return the first rows of the array with each entry, each role, and each encoding in several roles at once."""
     seen, first = set(), []
     for row in array(2):
-        entries = {row["attention"], row["masking"], (row["positional"], row["role"])}
+        entries = {row["attention"], row["masking"], row["role"]}
+        if row["role"] in ("as its name means", "every role"):
+            entries.add((row["positional"], row["role"]))
         if entries - seen:
             first.append(row)
         seen |= entries

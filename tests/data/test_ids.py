@@ -28,6 +28,7 @@ from headtohead.plugins.dataset import Corpus
 from headtohead.schema.run_config import DataConfig, VocabularyConfig
 from made import refused
 from made.data_section import data_config
+from made.texts import random_texts
 
 # What notebook 1 prints for its shuffled batch: every source row, and the target rows before the
 # output is cut off.
@@ -242,7 +243,7 @@ def test_limits_remove_the_rarest_words_and_no_boundary_token(
     assert len(words) <= max_size
 
 
-NAMES = st.lists(st.text(alphabet="abcé'ñ", min_size=1), min_size=1)
+NAMES = st.lists(random_texts("abcé'ñ", min_size=1), min_size=1)
 
 
 def test_words_are_ordered_by_frequency_then_alphabetically() -> None:

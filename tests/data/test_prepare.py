@@ -21,6 +21,7 @@ from headtohead_plugins.datasets.toy import lexicon
 from headtohead_plugins.datasets.toy_grammar import ToyGrammar
 from made import refused
 from made.data_section import data_config
+from made.texts import random_texts
 
 
 def config(**fields: Any) -> DataConfig:
@@ -202,7 +203,9 @@ def test_a_giant_group_is_reported(make_corpus: Callable) -> None:
 
 ROWS = st.lists(
     st.tuples(
-        st.text("aB .", max_size=3), st.text("xY !", max_size=3), st.sampled_from("123456789")
+        random_texts("aB .", max_size=3),
+        random_texts("xY !", max_size=3),
+        st.sampled_from("123456789"),
     ),
     min_size=12,
     max_size=40,

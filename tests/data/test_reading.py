@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headtohead.data import read_lines
+from made.texts import random_texts
 
 
 @given(
-    lines=st.lists(st.text("aé日🙂 \t\v\f\x1c\x85\u2028")),
+    lines=st.lists(random_texts("aé日🙂 \t\v\f\x1c\x85\u2028")),
     end=st.sampled_from(["\n", "\r\n"]),
     mark=st.booleans(),
     last=st.booleans(),

@@ -47,6 +47,8 @@ def test_a_new_execution_has_no_errors_and_the_stored_kinds_of_output(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     executed = nbformat.read(HOW_TO / f"{name}.ipynb", as_version=4)
+    for cell in code_cells(executed):
+        cell.source = cell.source.replace("400", "60")  # epochs of the translators
     folders = {"H2H_CACHE": "cache", "IPYTHONDIR": "ipython", "JUPYTER_RUNTIME_DIR": "runtime"}
     for variable, folder in folders.items():
         monkeypatch.setenv(variable, str(tmp_path / folder))
@@ -64,7 +66,7 @@ def test_a_new_execution_has_no_errors_and_the_stored_kinds_of_output(
     assert [
         line
         for line in progress.splitlines()
-        if not re.match(r"training \d+ run|\[\d+/\d+\] |\S+: step ", line)
+        if not re.match(r"training \d+ run|\[\d+/\d+\] |[^:]+: step ", line)
     ] == []
     assert kinds(nbformat.read(HOW_TO / f"{name}.ipynb", as_version=4)) == kinds(executed)
     html = "".join(output["data"].get("text/html", "") for output in outputs if "data" in output)

@@ -72,23 +72,12 @@ def test_the_page_of_checked_components_has_every_entry_with_every_invariant():
 
 @pytest.mark.slow
 def test_the_outcomes_of_the_page_are_those_of_the_command():
-    names = [
-        "positional/sinusoidal-by-row",
-        "attention/talking-heads",
-        "masking/none",
-        "norm/rmsnorm",
-    ]
-    found = CliRunner().invoke(main, ["check", *names, "--format", "json"])
+    name = "positional/sinusoidal-by-row"  # its row has known violations
+    found = CliRunner().invoke(main, ["check", name, "--format", "json"])
     command = [sys.executable, str(ROOT / "docs" / "generator" / "checked.py")]
-    rows = run(
-        command, input=found.stdout, capture_output=True, text=True, check=True
-    ).stdout.splitlines()
-    assert [
-        row
-        for row in rows
-        if row.startswith("| `") and row not in text_of("docs/reference/checked.md")
-    ] == []
-    assert len([row for row in rows if row.startswith("| `")]) == len(names)
+    page = run(command, input=found.stdout, capture_output=True, text=True, check=True).stdout
+    (row,) = re.findall(r"(?m)^\| `.*$", page)
+    assert row in text_of("docs/reference/checked.md").splitlines()
 
 
 def blocks(page: str, *kinds: str) -> list[str]:
@@ -237,8 +226,8 @@ def test_the_navigation_of_the_site_has_every_page() -> None:
     listed = re.findall(r"\S+\.md$", nav, re.MULTILINE)
     pages = [name.removeprefix("docs/") for name in NAMES if name.startswith("docs/")]
     linked = {
-        f"judged/{name}"
-        for name in re.findall(r"\]\(([\w-]+\.md)\)", text_of("docs/judged/README.md"))
+        f"results/{name}"
+        for name in re.findall(r"\]\(([\w-]+\.md)\)", text_of("docs/results/README.md"))
     }
     assert {*listed} | linked == {*pages}
 

@@ -12,7 +12,7 @@ from headtohead.cli import main
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("without_figures")
+@pytest.mark.usefixtures("without_figures", "fewest")
 def test_every_command_of_the_skill_works_in_its_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

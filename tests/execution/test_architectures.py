@@ -31,7 +31,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory, cache: Path, h2h_here: Co
     """A finished study of two encodings in both architectures."""
     study = Study(tmp_path_factory.mktemp("architectures"), cache, h2h_here)
     study.write(
-        base={"evaluate": {"test_limit": 8}},
+        base={"train": {"steps": 8}, "evaluate": {"test_limit": 8}},
         baseline={"positional": "rotary"},
         design=AXIS,
         question="Does an encoder help?",
@@ -138,7 +138,8 @@ def test_bits_per_byte_of_a_text_are_those_of_the_loaded_model(study: Study) -> 
         "the cat sees a dog; le chien aimé dort.\n" * 60, encoding="utf-8"
     )
     data = {"dataset": "text", "file": "text.txt", "block": 16}
-    replace(study, content=TEXT | {"base": TEXT["base"] | {"data": data}}).write()
+    content = TEXT | {"base": TEXT["base"] | {"data": data}}
+    replace(study, content=content).write(base={"train": {"steps": 4}})
     study.run()
     (path,) = study.directories()
     metrics = files.read_json(path / "results.json")["metrics"]

@@ -171,7 +171,7 @@ UNDECLARED = {
 }
 
 
-@pytest.mark.parametrize("declaration", UNDECLARED)
+@case_table("declaration", UNDECLARED, default=3)
 def test_what_is_not_declared_is_an_error_before_anything_trains(
     study: Study, declaration: str
 ) -> None:

@@ -13,7 +13,8 @@ import torch
 from safetensors.numpy import save_file
 
 from headtohead import files
-from headtohead.errors import DiskError, is_disk_error
+from headtohead.errors import DiskError, HeadToHeadError, is_disk_error
+from headtohead.execution.scheduler import _disk_errors
 from headtohead.training import checkpoint
 from made import mounted, read_only, with_limits
 from made.study import Completed, Study, on_evaluation
@@ -119,17 +120,19 @@ def test_a_finished_study_on_a_read_only_disk_is_reported(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_a_shipper_of_a_read_only_study_states_the_reason_and_logs_elsewhere(
-    finished: Study, tmp_path_factory: pytest.TempPathFactory
+    finished: Study, tmp_path_factory: pytest.TempPathFactory, store_template: Path
 ) -> None:
     folder = tmp_path_factory.mktemp("elsewhere")
+    store = f"sqlite:///{shutil.copyfile(store_template, folder / 'mlflow.db')}"
     command = finished.command("run", "tiny.yaml", "--reports", str(folder))
-    for store, reason in (
-        (None, "Read-only file system"),
-        (f"sqlite:///{folder}/mlflow.db", "all runs are logged"),
+    for variables, reason in (
+        ({}, "Read-only file system"),
+        ({"MLFLOW_TRACKING_URI": store}, "all runs are logged"),
     ):
-        environment = finished.environment | {"H2H_CACHE": str(folder / "cache")}
-        environment |= {"MLFLOW_TRACKING_URI": store} if store else {}
+        environment = finished.environment | {"H2H_CACHE": str(folder / "cache")} | variables
+        environment["H2H_TRACKING_SECONDS"] = "240"  # for a busy machine
         with read_only(finished.folder):
             done = subprocess.run(
                 command,
@@ -137,7 +140,7 @@ def test_a_shipper_of_a_read_only_study_states_the_reason_and_logs_elsewhere(
                 env=environment,
                 text=True,
                 capture_output=True,
-                timeout=200,
+                timeout=280,
                 check=False,
             )
         assert done.returncode == 0, done.stderr
@@ -194,3 +197,13 @@ def test_errors_of_a_plugin_are_not_errors_of_the_disk(tmp_path: Path, number: i
         files.replace(tmp_path / "a", fail)
     assert is_disk_error(caught.value, of_plugin=True)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_file_that_has_no_name_is_no_error_of_the_study(tmp_path: Path) -> None:
+    unnamed = FileNotFoundError("a launcher of a plugin lacks its program")
+    with pytest.raises(FileNotFoundError) as caught, _disk_errors(tmp_path):
+        raise unnamed
+    assert caught.value is unnamed
+    deleted = FileNotFoundError(errno.ENOENT, "", str(tmp_path / "run" / "status.json"))
+    with pytest.raises(HeadToHeadError, match="run' was moved or deleted"), _disk_errors(tmp_path):
+        raise deleted

@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+from headtohead.cli.run import start_server
+from headtohead.execution.local import LocalLauncher
 from made.study import Study, on_evaluation
 
 RAISES = on_evaluation(
@@ -83,3 +85,21 @@ def test_a_finished_study_starts_no_processes(study: Study) -> None:
     for warmed, flags in (("x", ()), ("x", ()), ("xx", ("--fresh",))):
         study.h2h(*options, *flags)
         assert (study.folder / "warmed").read_text() == warmed
+
+
+def test_the_command_starts_its_server_first_unless_the_study_is_finished(
+    finished: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts: list[str] = []
+    monkeypatch.setattr(LocalLauncher, "warm", lambda self: starts.append("server"))
+    options = {"launcher": "local", "runs": finished.runs}
+    options |= dict.fromkeys(("fresh", "stale", "repair"), False)
+    start_server("tiny", options)
+    start_server("tiny", options | {"fresh": True, "launcher": "inline"})
+    assert starts == []
+    start_server("tiny", options | {"fresh": True})
+    assert len(starts) == 1
+    (run, *_) = finished.experiment.glob("*/status.json")
+    run.unlink()
+    start_server("tiny", options)
+    assert len(starts) == 2

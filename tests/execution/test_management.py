@@ -1,6 +1,8 @@
 """``h2h list``, ``h2h show`` and ``h2h clean`` on trained runs; commands delete only files that headtohead wrote."""
 
+import errno
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,8 +13,9 @@ import yaml
 from matplotlib.figure import Figure
 
 from headtohead import files
+from headtohead.errors import HeadToHeadError
 from headtohead.execution.cleaning import find_leftovers, remove
-from headtohead.ownership import claim, foreign, owned, write
+from headtohead.ownership import claim, foreign, names_in_manifest, write
 from headtohead.ownership import remove as remove_owned
 from headtohead.report import writing
 from headtohead.storage import states
@@ -75,20 +78,19 @@ def test_list_shows_experiments_with_states_size_and_question(finished: Study) -
     assert "broken" in done.stderr
 
 
-def test_show_has_scores_files_configuration_and_how_to_load(finished: Study) -> None:
+def test_show_has_files_and_how_to_load_and_ends_with_the_scores(finished: Study) -> None:
     run = finished.directories()[0]
     output = finished.h2h("show", run.name).stdout
     results = files.read_json(run / "results.json")["metrics"]
-    for part in (
-        f"  test/exact_match: {results['test/exact_match']:.3f}",
-        "checkpoint.safetensors: ",
-        "d_model: ",
-    ):
-        assert part in output
-    assert output.splitlines()[-1].startswith(f'load: headtohead.load("{run.name}")')
+    lines = [" ".join(line.split()) for line in output.splitlines()]
+    assert f"test/exact_match {results['test/exact_match']:.3f}" in lines
+    assert lines[-1].startswith("valid/token_accuracy ")
+    assert f'load: headtohead.load("{run.name}") in Python' in output
+    assert "checkpoint.safetensors (" in output
+    assert "d_model" not in output
     record = json.loads(finished.h2h("show", run.name, "--format", "json").stdout)
     assert (record["state"], record["metrics"]) == ("DONE", results)
-    shown = output.partition("\nconfiguration\n")[2].partition("\n\n")[0]
+    shown = finished.h2h("show", run.name, "--config").stdout
     assert (
         yaml.safe_load(shown)
         == record["run"]["config"]
@@ -248,13 +250,34 @@ def test_nothing_is_removed_if_the_record_of_an_experiment_without_runs_is_missi
     assert "removed 1 folder" in clean("--yes").stdout
 
 
+def test_nothing_is_removed_if_a_folder_cannot_be_listed(
+    finished: Study, superseded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked = finished.runs / "lost+found"
+    locked.mkdir()
+    listdir = os.listdir
+
+    def refuse(path: Path) -> list[str]:  # root can list a folder of any mode
+        if Path(path) == locked:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return listdir(path)
+
+    monkeypatch.setattr(os, "listdir", refuse)
+    with pytest.raises(HeadToHeadError) as raised:
+        list(find_leftovers(finished.runs, tmp_path))
+    assert str(raised.value) == (
+        f"cannot read '{locked}': Permission denied; nothing is removed, since it could be an experiment that needs "
+        "any run; make it readable, or move it out of the runs folder"
+    )
+
+
 def test_nothing_is_removed_if_an_experiment_is_on_a_disk_that_is_not_mounted(
     finished: Study, superseded: Path, clean: Clean
 ) -> None:
     (finished.runs / "other").symlink_to(finished.folder / "not-mounted")
-    assert (
-        "cannot read 'runs/other': the target of the link does not exist"
-        in clean("--yes", code=2).stderr
+    assert clean("--yes", code=2).stderr == (
+        "h2h: cannot read 'runs/other': the target of the link does not exist; nothing is removed, since it could be "
+        "an experiment that needs any run; make it readable, or move it out of the runs folder\n"
     )
     assert (superseded / "run.json").exists()
 
@@ -411,6 +434,6 @@ def test_a_manifest_never_names_files_outside_its_folder_or_behind_links(tmp_pat
     (folder / "b").symlink_to(other / "b")
     (folder / "c").write_text("mine")
     assert foreign(folder, ["b", "c", "d"]) == ["c"]
-    remove_owned(folder, owned(folder))
+    remove_owned(folder, names_in_manifest(folder))
     assert {path.name for path in other.iterdir()} == {"a", "b"}
     assert {path.name for path in folder.iterdir()} == {"link", "b", "c"}

@@ -1,18 +1,23 @@
 """The sequence of actions of ``run``: what it prints and trains, in order, and the states of run directories."""
 
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 
 import headtohead
+from execution.conftest import Command
 from headtohead import files
 from headtohead.config.versions import versions
 from headtohead.errors import HeadToHeadError, Interrupted
-from headtohead.execution import scheduler
+from headtohead.execution import progress, scheduler
 from headtohead.execution.progress import Watcher
+from headtohead.report import writing
+from headtohead.report.content import Report
 from made.fake_study import edit
 from made.study import Study
 
@@ -25,11 +30,12 @@ SHORT: dict[str, Any] = {
 
 TUNED: dict[str, Any] = {"tune": {"train.lr": [1e-9, 0.02]}, "tune_seeds": 1}
 LOOKS: dict[str, Any] = {
-    "base": {"train": {"steps": 20}, "evaluate": {"unpadded": False, "test_limit": 4}},
+    "base": {"train": {"steps": 4}, "evaluate": {"unpadded": False, "test_limit": 4}},
     "design": [{"one_at_a_time": {"model.dropout": [0.101]}}],
     "seeds": {"until": "decided", "at_most": 6, "looks": 2},
 }
 REPORT = "report: reports/tiny/index.html"
+NO_REPORT = "no report was written; h2h report tiny.yaml writes it"
 ALL = {"none-s1": "DONE", "sinusoidal-s1": "DONE"}
 FAILED = {"state": "FAILED", "reason": "ValueError: no", "files": {}}
 
@@ -37,11 +43,27 @@ Run = Callable[..., list[str]]
 """Runs the study with options of `headtohead.run`, and returns the lines of the command and of the training."""
 
 
+@pytest.fixture(scope="module")
+def trained_runs(tmp_path_factory: pytest.TempPathFactory, cache: Path, h2h_here: Command) -> Path:
+    """The folder of runs of the study ``SHORT`` after its training."""
+    study = Study(tmp_path_factory.mktemp("short"), cache, h2h_here)
+    study.write(**SHORT)
+    study.run("--no-report", "--launcher", "inline")
+    return study.runs
+
+
+@pytest.fixture
+def trained(trained_runs: Path, study: Study) -> None:
+    """Copy the trained runs of ``SHORT`` into the study of the test."""
+    shutil.copytree(trained_runs, study.runs)
+
+
 @pytest.fixture
 def run(study: Study, monkeypatch: pytest.MonkeyPatch) -> Run:
     lines: list[str] = []
     monkeypatch.chdir(study.folder)
     monkeypatch.setattr(Watcher, "print", lambda watcher, line: lines.append(line))
+    monkeypatch.setattr(progress, "LINE_WIDTH", 200)
     study.write(**SHORT)
 
     def call(error: type[Exception] | None = None, **options: Any) -> list[str]:
@@ -66,6 +88,7 @@ def plain(lines: list[str]) -> list[str]:
         (r"stacks/[0-9a-f]+/", "stacks/STACK/"),
         (r", loss [\d.e+ to-]+(?= \()", ""),
         (r" \(\d+ s\)", ""),
+        (r"; time: .*", ""),
         (r"/\S*/(reports|tiny)", r"\1"),
     ):
         text = re.sub(pattern, replacement, text)
@@ -105,28 +128,50 @@ def make_stale(path: Path) -> None:
 def test_a_study_is_trained_once_and_repaired(run: Run, study: Study) -> None:
     trained = [
         "training 2 runs in 1 stack",
-        "[1/1] none and 1 more: 2 of 2 runs done",
+        "[1/1] without positions and 1 more: 2 of 2 runs done",
     ]
     assert run() == [*trained, REPORT]
     assert run() == [REPORT]
-    assert run(report=False) == ["no report was written; h2h report tiny.yaml writes it"]
+    assert run(report=False) == [NO_REPORT]
     assert run(repair=True) == ["none of 2 finished runs is damaged", REPORT]
     damage(directory(study, "none"))
     assert run(repair=True) == [
         "1 of 2 finished runs damaged: none-s1 (checkpoint.safetensors is damaged: its sha256 is not that in "
         "status.json); retraining",
         "training 1 run in 1 stack",
-        "[1/1] none and 1 more: 2 of 2 runs done",
+        "[1/1] without positions and 1 more: 2 of 2 runs done",
         REPORT,
     ]
     assert states(study) == {"archived/none-s1": "DONE"} | ALL
-    assert run(fresh=True) == [*trained, REPORT]
+    assert run(fresh=True, report=False) == [*trained, NO_REPORT]
     archived = {"archived/none-s1": "DONE", "archived/sinusoidal-s1": "DONE"}
     assert states(study) == archived | ALL
 
 
-def test_failed_runs_are_retrained_on_request(run: Run, study: Study) -> None:
-    run(report=False)
+def test_figures_are_drawn_again_only_if_the_report_changes(
+    run: Run, study: Study, trained: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run()
+    drawn: list[Report] = []
+
+    def draw(report: Report) -> dict[str, Figure]:
+        drawn.append(report)
+        return {}
+
+    monkeypatch.setattr(writing, "draw", draw)
+    assert run() == [REPORT]
+    assert drawn == []
+    page = study.folder / "reports" / "tiny" / "report.md"
+    page.unlink()
+    assert run() == [REPORT]
+    assert (len(drawn), page.is_file()) == (1, True)
+    study.write(**SHORT, question="Another question?")
+    assert run() == [REPORT]
+    assert len(drawn) == 2
+    assert "Another question?" in page.read_text(encoding="utf-8")
+
+
+def test_failed_runs_are_retrained_on_request(run: Run, study: Study, trained: None) -> None:
     edit(directory(study, "none") / "status.json", **FAILED)
     failed = [
         "1 FAILED: ValueError: no; log with the traceback: runs/tiny/.stacks/STACK/worker.log",
@@ -136,20 +181,19 @@ def test_failed_runs_are_retrained_on_request(run: Run, study: Study) -> None:
     assert run() == failed
     assert run(allow_partial=True) == [REPORT, *failed]
     assert run(report=False) == [
-        "no report was written; h2h report tiny.yaml writes it",
+        NO_REPORT,
         *failed,
     ]
     assert states(study) == {"none-s1": "FAILED", "sinusoidal-s1": "DONE"}
     assert run(retry=True) == [
         "training 1 run in 1 stack",
-        "[1/1] none and 1 more: 2 of 2 runs done",
+        "[1/1] without positions and 1 more: 2 of 2 runs done",
         REPORT,
     ]
     assert states(study) == ALL
 
 
-def test_stale_runs_are_retrained_on_request(run: Run, study: Study) -> None:
-    run(report=False)
+def test_stale_runs_are_retrained_on_request(run: Run, study: Study, trained: None) -> None:
     make_stale(directory(study, "none"))
     changed = f"headtohead 0.0.1, now {versions()['headtohead']}"
     note = f"note: 1 finished run is STALE: {changed}; retrain with --stale"
@@ -157,7 +201,7 @@ def test_stale_runs_are_retrained_on_request(run: Run, study: Study) -> None:
     assert run(stale=True) == [
         "1 STALE run; retraining",
         "training 1 run in 1 stack",
-        "[1/1] none and 1 more: 2 of 2 runs done",
+        "[1/1] without positions and 1 more: 2 of 2 runs done",
         REPORT,
     ]
     assert states(study) == {"archived/none-s1": "DONE"} | ALL
@@ -167,7 +211,7 @@ def test_stale_runs_are_retrained_on_request(run: Run, study: Study) -> None:
 def test_only_some_variants_are_trained(run: Run, study: Study) -> None:
     assert run(only=["none"]) == [
         "training 1 run in 1 stack",
-        "[1/1] none: 1 of 1 runs done",
+        "[1/1] without positions: 1 of 1 runs done",
         "1 variants are left out by --only; the same command without --only trains them, --allow-partial writes a "
         "report without them",
     ]
@@ -212,12 +256,13 @@ def test_a_sweep_is_trained_and_widened_before_the_comparison(run: Run, study: S
     everything = [
         "tuning first: 4 runs of tiny-tuning",
         "training 4 runs in 1 stack",
-        "[1/1] none-lr-0.02 and 3 more: 4 of 4 runs done",
+        "[1/1] without positions, learning rate 0.02 and 3 more: 4 of 4 runs done",
         "tuning with further values: 2 runs of tiny-tuning",
         "training 2 runs in 1 stack",
-        "[1/1] none-lr-400000 and 1 more: 1 of 2 runs done; DIVERGED (the loss is not finite at step 4)",
+        "[1/1] without positions, learning rate 400000 and 1 more: 1 of 2 runs done; DIVERGED (the loss is not finite "
+        "at step 4)",
         "training 2 runs in 1 stack",
-        "[1/1] none and 1 more: 2 of 2 runs done",
+        "[1/1] without positions and 1 more: 2 of 2 runs done",
         REPORT,
     ]
     assert run() == everything
@@ -226,11 +271,11 @@ def test_a_sweep_is_trained_and_widened_before_the_comparison(run: Run, study: S
     again = [
         "tuning first: 1 runs of tiny-tuning",
         "training 1 run in 1 stack",
-        "[1/1] none-lr-0.02 and 3 more: 4 of 4 runs done",
-        REPORT,
+        "[1/1] without positions, learning rate 0.02 and 3 more: 4 of 4 runs done",
+        NO_REPORT,
     ]
     damage(directory(study, "none-lr-0.02", "tiny-tuning"))
-    assert run(repair=True) == [
+    assert run(repair=True, report=False) == [
         "none of 2 finished runs is damaged",
         "1 of 6 finished runs damaged: none-lr-0.02-s1000001 (checkpoint.safetensors is damaged: its sha256 is not "
         "that in status.json); retraining",
@@ -240,7 +285,7 @@ def test_a_sweep_is_trained_and_widened_before_the_comparison(run: Run, study: S
     assert states(study, "tiny-tuning") == archived | SWEEP
     make_stale(directory(study, "none-lr-0.02", "tiny-tuning"))
     make_stale(directory(study, "sinusoidal"))
-    lines = run(stale=True)
+    lines = run(stale=True, report=False)
     assert lines[:2] == ["1 STALE run; retraining"] * 2
     assert [line for line in lines if line.startswith(("tuning first", "training"))] == [
         "tuning first: 1 runs of tiny-tuning",
@@ -248,7 +293,7 @@ def test_a_sweep_is_trained_and_widened_before_the_comparison(run: Run, study: S
         "training 1 run in 1 stack",
     ]
     assert states(study) == {"archived/sinusoidal-s1": "DONE"} | ALL
-    assert run(fresh=True) == everything
+    assert run(fresh=True, report=False) == [*everything[:-1], NO_REPORT]
     assert states(study, "tiny-tuning") == SWEEP | {
         f"archived/{name}": SWEEP[name] for name in SWEEP
     }
@@ -269,7 +314,7 @@ def test_the_two_best_settings_get_further_seeds_before_the_comparison(
 
 def test_nothing_is_compared_after_a_sweep_without_all_results(run: Run, study: Study) -> None:
     study.write(**SHORT | TUNED)
-    run()
+    run(report=False)
     compared = contents(study.experiment)
     edit(directory(study, "none-lr-0.02", "tiny-tuning") / "status.json", **FAILED)
     assert run() == [
@@ -279,7 +324,7 @@ def test_nothing_is_compared_after_a_sweep_without_all_results(run: Run, study: 
         "retrains the failed runs",
     ]
     assert contents(study.experiment) == compared
-    assert run(retry=True)[:2] == [
+    assert run(retry=True, report=False)[:2] == [
         "tuning first: 1 runs of tiny-tuning",
         "training 1 run in 1 stack",
     ]
@@ -290,15 +335,15 @@ def test_seeds_are_added_look_by_look(run: Run, study: Study) -> None:
     study.write(**SHORT | LOOKS)
     trained = [
         "training 6 runs in 1 stack",
-        "[1/1] dropout-0.1 and 1 more: 6 of 6 runs done",
+        "[1/1] dropout 0.1 and 1 more: 6 of 6 runs done",
     ]
     last = "look 2 of 2, 6 seeds: stopped at the maximum of 6 seeds, 1 contrast undecided"
     first = "look 1 of 2, 3 seeds: 1 contrast undecided, next look at 6 seeds"
     assert run() == [*trained, first, *trained, last, REPORT]
-    assert run(report=False) == [last, "no report was written; h2h report tiny.yaml writes it"]
+    assert run(report=False) == [last, NO_REPORT]
     edit(directory(study, "dropout-0.1") / "status.json", **FAILED)
     assert run()[0].startswith("1 FAILED: ValueError: no")
-    assert run(fresh=True) == [*trained, first, *trained, last, REPORT]
+    assert run(fresh=True, report=False) == [*trained, first, *trained, last, NO_REPORT]
     assert len(states(study)) == 24
 
 
@@ -311,9 +356,8 @@ def test_seeds_are_added_look_by_look(run: Run, study: Study) -> None:
     ],
 )
 def test_an_error_in_the_file_changes_nothing(
-    run: Run, study: Study, change: dict[str, Any]
+    run: Run, study: Study, trained: None, change: dict[str, Any]
 ) -> None:
-    run()
     damage(directory(study, "none"))
     make_stale(directory(study, "sinusoidal"))
     before = contents(study.folder / "runs")
@@ -335,9 +379,8 @@ def test_an_error_in_the_file_changes_nothing(
     ],
 )
 def test_an_error_in_the_options_changes_nothing(
-    run: Run, study: Study, options: dict[str, Any]
+    run: Run, study: Study, trained: None, options: dict[str, Any]
 ) -> None:
-    run(report=False)
     damage(directory(study, "none"))
     before = contents(study.folder)
     (line,) = run(HeadToHeadError, repair=True, **options)

@@ -65,7 +65,7 @@ def test_the_sweep_is_trained_first_and_each_variant_uses_its_best_setting(
     assert "training 2 runs in 1 stack" in done.stderr
     for path in study.directories():
         assert files.read_json(path / "run.json")["config"]["train"]["lr"] == 0.02
-    assert "## Tuning" in study.page()
+    assert "### Tuning" in study.page()
     again = study.run()
     assert "tuning first" not in again.stdout
     assert "training" not in again.stderr

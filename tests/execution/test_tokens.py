@@ -2,6 +2,7 @@
 
 import json
 import lzma
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,11 @@ import pytest
 import torch
 
 import headtohead
+from headtohead.errors import HeadToHeadError
 from headtohead.execution.loaded import LoadedRun
 from headtohead.model.decoding import Ends
 from headtohead.training.maps import SentenceMaps
+from made import case_table
 from made.study import TINY, Study
 
 MADE = (
@@ -48,7 +51,7 @@ def tokens_shown(maps: SentenceMaps) -> list[str]:
     return list(maps.record["target_tokens"])
 
 
-@pytest.mark.parametrize("unit", UNITS)
+@case_table("unit", UNITS, default=1)
 def test_a_text_is_the_same_ids_in_every_use_of_a_run(study: Study, unit: str) -> None:
     if unit == "subword":
         pytest.importorskip("tokenizers")
@@ -91,8 +94,10 @@ def test_a_text_is_the_same_ids_in_every_use_of_a_run(study: Study, unit: str) -
     ]
 
 
-@pytest.mark.parametrize(
-    ("unit", "decoded"), [("character", "a<unk>d"), ("byte", "a☃d"), ("subword", "a☃d")]
+@case_table(
+    ("unit", "decoded"),
+    [("character", "a<unk>d"), ("subword", "a☃d"), ("byte", "a☃d")],
+    default=1,
 )
 def test_an_unknown_character_is_what_it_is_in_training(
     study: Study, unit: str, decoded: str
@@ -110,6 +115,17 @@ def test_an_unknown_character_is_what_it_is_in_training(
     )
     assert run.tokenizer.decode(ids) == decoded
     assert run.unknown_words("a☃d") == (["☃"] if unit == "character" else [])
+
+
+def test_a_temperature_is_finite_and_a_small_one_takes_the_most_probable_token(
+    study: Study,
+) -> None:
+    study, path = trained(study, MADE, "byte")
+    run = headtohead.load(path)
+    for temperature in (-1.0, math.inf, math.nan):
+        with pytest.raises(HeadToHeadError, match="is no finite number of at least 0"):
+            run.continue_text(PROMPT, 1, temperature=temperature)
+    assert run.continue_text(PROMPT, 5, 1e-50) == run.continue_text(PROMPT, 5, 0)
 
 
 def test_probes_of_a_text_are_recorded_as_text(study: Study) -> None:
@@ -140,7 +156,7 @@ def test_files_of_ids_have_their_symbols_or_numbers(study: Study) -> None:
         assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
-@pytest.mark.parametrize("tokens", ["word", "character", "subword"])
+@case_table("tokens", ["subword", "word", "character"], default=1)
 def test_sentences_are_normalised_texts_of_their_unit(study: Study, tokens: str) -> None:
     if tokens == "subword":
         pytest.importorskip("tokenizers")
@@ -158,7 +174,7 @@ def test_sentences_are_normalised_texts_of_their_unit(study: Study, tokens: str)
     assert (done.folder / "out" / "tokenizer.source.json").exists() == (tokens == "subword")
 
 
-@pytest.mark.parametrize("unit", UNITS)
+@case_table("unit", UNITS, default=1)
 def test_shakespeare_is_decoded_as_it_was_encoded(study: Study, unit: str, real: Any) -> None:
     if unit == "subword":
         pytest.importorskip("tokenizers")

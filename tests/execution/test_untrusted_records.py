@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from headtohead import files
+from headtohead.errors import HeadToHeadError
+from headtohead.execution.repair import archive_runs
 from made import case_table
 from made.fake_study import record_checksums
 from made.study import Study, own_positional
@@ -138,3 +140,21 @@ def test_training_follows_no_symbolic_link_out_of_the_experiment(
     done = finished.run(*(["--fresh"] if link == ".archived" else []), code=2)
     assert f"{target.relative_to(finished.folder)}' is a symbolic link" in done.stderr
     assert {path: path.stat().st_mtime_ns for path in (outside, *outside.rglob("*"))} == before
+
+
+@pytest.mark.parametrize("fault", ["link of .archived", "damaged later stack"])
+def test_a_refused_archiving_keeps_runs_and_resume_points(finished: Study, fault: str) -> None:
+    runs = finished.directories()
+    stacks = finished.experiment / ".stacks"
+    resume_points = []
+    for stack in stacks.iterdir():
+        resume_points.append(stack / f"resume-1-{'0' * 64}.safetensors")
+        resume_points[-1].touch()
+    if fault == "link of .archived":
+        (finished.experiment / ".archived").symlink_to(finished.folder)
+    else:
+        (stacks / "zz").mkdir()
+        (stacks / "zz" / "stack.json").write_text("{")
+    with pytest.raises(HeadToHeadError, match=r"symbolic link|stack\.json"):
+        archive_runs(finished.experiment)
+    assert all(path.exists() for path in [*runs, *resume_points])

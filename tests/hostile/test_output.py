@@ -304,6 +304,8 @@ def _plant(record: dict[str, Any]) -> None:
         if "title" in variant:
             variant["title"] = f"{variant['axes']['positional']} · {hostile('TITLE')}"
             variant["axes"]["positional"] += hostile("VALUE")
+            if "phrases" in variant:
+                variant["phrases"]["positional"] += hostile("PHRASE")
             variant["pitfalls"] = [
                 {
                     "name": hostile("PITFALL"),
@@ -318,8 +320,7 @@ def _plant(record: dict[str, Any]) -> None:
     if "command" in record:
         record["command"] = hostile("COMMAND")
     for contrast in record.get("contrasts", ()):
-        if contrast["family"] == "factor":
-            contrast["effects"][0]["value"] += hostile("CONTRAST")
+        contrast["name"] += hostile("CONTRAST")
 
 
 COMMANDS = {
@@ -331,7 +332,7 @@ COMMANDS = {
     "plugin": "plugins evil --plugin plugin.py",
 }
 
-REPORT = "QUESTION DESCRIPTION TITLE SENTENCE REFERENCE REASON LICENCE CITATION DATA-NOTE PITFALL CONSEQUENCE"
+REPORT = "QUESTION DESCRIPTION TITLE CONTRAST SENTENCE REFERENCE REASON LICENCE CITATION DATA-NOTE PITFALL CONSEQUENCE"
 
 
 @pytest.mark.parametrize(
@@ -349,7 +350,7 @@ REPORT = "QUESTION DESCRIPTION TITLE SENTENCE REFERENCE REASON LICENCE CITATION 
         ("answer.json", check_json, "QUESTION"),
         ("results.csv", check_table, "REASON"),
         ("latex", check_latex, "QUESTION TITLE"),
-        ("figures/*.svg", check_page, "TITLE"),
+        ("figures/*.svg", check_page, "PHRASE"),
         ("notebook", check_page, "TITLE REASON PITFALL"),
         ("mlflow", check_markdown, "QUESTION DESCRIPTION TITLE PITFALL CONSEQUENCE REASON"),
     ],

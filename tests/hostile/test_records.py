@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from headtohead import files
-from made import kind_table
+from made import case_table, kind_table
 from made.fake_study import edit
 from made.study import Study
 
@@ -354,9 +354,10 @@ def random_content(original: bytes, suffix: str, rng: random.Random) -> bytes:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("record", READERS)
-@pytest.mark.parametrize(
-    "given", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, None))]
+@case_table(
+    ("record", "given"),
+    [(record, seed) for seed in (0, 1, None) for record in READERS],
+    default=4,
 )
 def test_a_random_record_gives_at_most_one_line(
     record: str, given: int | None, study: Any, store_template: Path

@@ -49,7 +49,11 @@ def start(folder: Path, *command: str, entry: str) -> subprocess.Popen[str]:
         if name.isidentifier():
             (folder / f"{name}.py").write_text(code)
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("H2H_", "MLFLOW_", "PYTHON"))}
-    environment = kept | {"H2H_CACHE": str(folder / "cache"), "PYTHONUNBUFFERED": "1"}
+    environment = kept | {
+        "H2H_CACHE": str(folder / "cache"),
+        "H2H_TRACKING_SECONDS": "300",
+        "PYTHONUNBUFFERED": "1",
+    }
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     return subprocess.Popen(command, cwd=folder, env=environment, text=True, **pipes)  # type: ignore[call-overload]
 

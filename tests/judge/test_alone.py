@@ -100,6 +100,20 @@ def test_the_help_imports_no_pandas_and_no_scipy() -> None:
     assert {"numpy", "pandas", "scipy", "headtohead"}.isdisjoint(modules)
 
 
+def test_the_functions_are_imported_without_torch_and_mlflow() -> None:
+    code = (
+        "import sys, headtohead_judge\n"
+        "print(*sys.modules)\n"
+        "headtohead_judge.judge, headtohead_judge.same\n"
+        "print(*sys.modules)"
+    )
+    package, functions = call(ROOT, sys.executable, "-c", code).stdout.splitlines()
+    assert {"numpy", "pandas", "scipy"}.isdisjoint(package.split())
+    assert "pandas" in functions.split()
+    not_needed = {"headtohead", "torch", "mlflow", "pydantic", "rich", "scipy.stats"}
+    assert not_needed.isdisjoint(functions.split())
+
+
 def installed_dependencies(*names: str) -> set[str]:
     """Return the names of installed distributions and of all that they require."""
     found: set[str] = set()
@@ -120,36 +134,64 @@ def installed_dependencies(*names: str) -> set[str]:
     return found
 
 
-@pytest.mark.slow
-def test_the_wheel_works_in_an_environment_with_its_dependencies_alone(folder: Path) -> None:
-    """The environment has links to the installed numpy, scipy, pandas and click; pip refuses a missing dependency."""
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an environment with the wheel of the judge, its dependencies and pytest.
+
+    The dependencies are links to the installed ones; pip refuses a missing dependency.
+    """
+    folder = tmp_path_factory.mktemp("alone")
     build = ("build", "--wheel", "--no-isolation", "--outdir", str(folder))
     assert call(ROOT / "harness" / "judge", sys.executable, "-m", *build).returncode == 0
     (wheel,) = folder.glob("*.whl")
     assert call(folder, sys.executable, "-m", "venv", "--without-pip", "venv").returncode == 0
     (packages,) = (folder / "venv").glob("lib/python3*/site-packages")
     installed = Path(sysconfig.get_paths()["purelib"])
-    for name in installed_dependencies("numpy", "scipy", "pandas", "click"):
+    for name in installed_dependencies("numpy", "scipy", "pandas", "click", "pytest"):
         for top in {Path(file).parts[0] for file in metadata.files(name) or ()}:
             if top != ".." and not (packages / top).exists():
                 (packages / top).symlink_to(installed / top)
-    python = str(folder / "venv" / "bin" / "python")
-    pip = (sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check")
+    python = folder / "venv" / "bin" / "python"
+    pip = (sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check")
     done = call(folder, *pip, "install", "--no-index", "--quiet", str(wheel))
     assert done.returncode == 0, done.stderr
-    assert call(folder, python, "-c", "import torch").returncode == 1
-    script = str(folder / "venv" / "bin" / "headtohead-judge")
+    assert call(folder, str(python), "-c", "import torch").returncode == 1
+    return python
+
+
+@pytest.mark.slow
+def test_the_wheel_works_in_an_environment_with_its_dependencies_alone(
+    folder: Path, alone: Path
+) -> None:
+    script = str(alone.with_name("headtohead-judge"))
     done = call(folder, script, "scores.csv", "--baseline", "base")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines()[-1].split()[-2:] == ["better", "0"]
+    assert done.stdout.splitlines()[-1] == "exit code 0: every variant is better"
     (folder / "scores.parquet").write_bytes(b"PAR1")
     done = call(folder, script, "scores.parquet", "--baseline", "base")
-    assert done.stderr.endswith("run pip install 'headtohead-judge[parquet]'\n")
-    done = call(folder, script, "sqlite:///x.db", "--experiment", "e", "--baseline", "base")
-    assert done.stderr.endswith("no installed package reads MLflow stores; install headtohead\n")
+    assert done.stderr == (
+        "headtohead-judge: Parquet files need pyarrow: run pip install pyarrow\n"
+    )
+    assert done.returncode == 2
     code = (
         "import pandas, headtohead_judge\n"
         "judged = headtohead_judge.judge(pandas.read_csv('scores.csv'), baseline='base')\n"
         "print(judged.frame()['verdict'].tolist())"
     )
-    assert call(folder, python, "-c", code).stdout == "['better']\n"
+    assert call(folder, str(alone), "-c", code).stdout == "['better']\n"
+
+
+@pytest.mark.slow
+def test_the_tests_of_the_judge_pass_without_headtohead(alone: Path) -> None:
+    options = (
+        "-c",
+        "/dev/null",
+        "--rootdir=.",
+        "--confcutdir=tests/judge",
+        "-p",
+        "no:cacheprovider",
+    )
+    arguments = ("--import-mode=importlib", "-q", "-m", "not slow", "tests/judge")
+    done = call(ROOT, str(alone), "-m", "pytest", *options, *arguments)
+    assert done.returncode == 0, done.stdout
+    assert int(re.findall(r"(\d+) passed", done.stdout)[0]) > 300

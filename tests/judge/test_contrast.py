@@ -195,7 +195,7 @@ def test_the_test_examples_are_a_source_of_variance_by_their_groups() -> None:
     for seed in SEEDS:
         row = examples.values[side("a")][seed] - examples.values[side("b")][seed]
         rows.append(row.reshape(25, 4).mean(axis=1))
-    assert (source.name, source.degrees) == ("test examples", 24)
+    assert (source.name, source.degrees) == ("examples", 24)
     assert source.variance == pytest.approx(crossed_variance(np.array(rows)))
     assert source.variance > seeds.variance
     assert estimate.difference.error == pytest.approx((seeds.variance + source.variance) ** 0.5)

@@ -58,7 +58,7 @@ def has_warning(scores: Floats, is_paired: bool = True) -> bool:
     )
 
 
-@pytest.mark.parametrize("is_paired", [True, False])
+@pytest.mark.parametrize("is_paired", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", METRICS)
 def test_at_most_1_in_60_studies_without_copies_has_a_warning(name: str, is_paired: bool) -> None:
     for seeds in (3, SEEDS, 20):

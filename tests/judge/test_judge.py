@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-import headtohead
+import headtohead_judge
 from headtohead_judge.contrast import Contrast, ScoreTable, Side, estimate_family
 from headtohead_judge.direction import direction
 from headtohead_judge.errors import HeadToHeadError
@@ -35,7 +35,7 @@ def verdicts(judged: Judged) -> dict[str, str]:
 
 
 def test_differences_and_intervals_are_those_of_loops_over_scipy() -> None:
-    judged = headtohead.judge(wide(base=BASE, better=BETTER), baseline="base", margin=0.02)
+    judged = headtohead_judge.judge(wide(base=BASE, better=BETTER), baseline="base", margin=0.02)
     row = judged.frame().set_index("variant").loc["better"]
     expected = stats.ttest_rel(BETTER, BASE)
     ends = expected.confidence_interval(0.95)

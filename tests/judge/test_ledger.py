@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from online_fdr.p_values.investing.lord.plus_plus import LordPlusPlus
 from scipy import stats
 
 from headtohead_judge import online
@@ -16,8 +15,9 @@ from headtohead_judge.ledger import Ledger
 
 
 def test_levels_and_detections_are_those_of_online_fdr() -> None:
+    peer = pytest.importorskip("online_fdr.p_values.investing.lord.plus_plus")
     p_values = np.random.default_rng(1).random(200) ** 6
-    procedure, detections = LordPlusPlus(alpha=0.05, wealth=online.INITIAL_WEALTH), []
+    procedure, detections = peer.LordPlusPlus(alpha=0.05, wealth=online.INITIAL_WEALTH), []
     for test, p in enumerate(p_values.tolist(), 1):
         level = online.level(test, detections)
         detected = procedure.test_one(p)
@@ -91,7 +91,7 @@ def test_a_kept_change_is_the_incumbent_of_the_next_decision(ledger: Ledger) -> 
     first, second = ledger.decisions
     assert (first.kept, second.kept, ledger.incumbent, ledger.kept) == (True, False, "good", [1])
     assert second.incumbent_scores.keys() == first.scores.keys()
-    assert ledger.scores == second.incumbent_scores
+    assert ledger.incumbent_seeds == [*first.scores]
     assert Ledger.read(ledger.path) == ledger
     better = decide(ledger, beside_good("two\u2028lines", 6))
     assert better.decisions[-1].kept
@@ -145,6 +145,49 @@ def test_the_variance_of_a_decision_is_moderated_towards_that_of_earlier_decisio
     pooled = (first.var(ddof=1) + second.var(ddof=1)) / 2  # 7 degrees of freedom each
     t = second.mean() / (pooled / SEEDS) ** 0.5
     assert ledger.decisions[1].p == pytest.approx(stats.t.sf(t, 14))
+
+
+def test_a_decision_has_the_numbers_of_its_p(ledger: Ledger) -> None:
+    for decision in ledger.decisions:
+        t = decision.difference / (decision.test_variance / SEEDS) ** 0.5
+        assert decision.p == pytest.approx(stats.t.sf(t, decision.test_degrees))
+    assert [decision.test_degrees for decision in ledger.decisions] == [SEEDS - 1, 2 * (SEEDS - 1)]
+
+
+@pytest.mark.parametrize("number", [0, 1, 4])
+def test_a_decision_of_a_much_larger_variance_has_no_part_in_the_p_of_later_ones(
+    tmp_path: Path, number: int
+) -> None:
+    generator = np.random.default_rng(4)
+    chains = {name: Ledger.read(tmp_path / name) for name in ("quiet", "noisy")}
+    for change in range(6):
+        scores = {"main": generator.normal(size=SEEDS), f"{change}": generator.normal(size=SEEDS)}
+        for name, chain in chains.items():
+            if change == number and name == "quiet":
+                continue
+            deviation = 30.0 if change == number else 1.0
+            rows = []
+            for variant, values in scores.items():
+                size = 1.0 if variant == "main" else deviation
+                rows += [
+                    (variant, str(seed), repr(float(size * x))) for seed, x in enumerate(values)
+                ]
+            table = pd.DataFrame(rows, columns=["variant", "seed", "score"])
+            chains[name] = decide(chain, table, "main")
+    quiet, noisy = (chain.decisions for chain in chains.values())
+    own = noisy[number]
+    assert (own.test_variance, own.test_degrees) == (own.variance, SEEDS - 1)
+    others = [decision for decision in noisy if decision != own]
+    assert [d.p for d in others] == pytest.approx([d.p for d in quiet])
+    assert chains["noisy"].deviation == pytest.approx(chains["quiet"].deviation)
+
+
+def test_all_seeds_of_the_incumbent_are_listed_and_new_ones_follow(ledger: Ledger) -> None:
+    rows = beside_good("third", 3)
+    longer = decide(ledger, rows.assign(seed=[str(int(seed) + 43) for seed in rows["seed"]]))
+    assert longer.incumbent_seeds == [*map(str, range(8)), *map(str, range(43, 51))]
+    assert longer.new_seeds(2) == ["51", "52"]
+    assert Ledger(longer.path, ()).new_seeds(2) == ["1", "2"]
 
 
 def test_where_less_is_better_a_smaller_score_is_kept(tmp_path: Path) -> None:
@@ -240,7 +283,7 @@ def test_a_decision_of_another_process_is_not_overwritten(ledger: Ledger) -> Non
         ('"kept":true', '"kept":"yes?"', r"ledger\.jsonl, line 1': kept"),
         ('"kept":false', '"kept":true', r"line 2 does not follow from .* \(kept is 1, not 0\)"),
         ('"kept":true', '"kept":false', r"line 1 does not follow from .* \(kept is 0, not 1\)"),
-        ('{"candidate":"good".*\n', "", r"line 1 does not follow from .* \(p is"),
+        ('{"candidate":"good".*\n', "", r"line 1 does not follow from .* \(test_variance is"),
         ('(?<="level":)0', "1", r"line 1 does not follow from .* \(level is 1"),
         ('"scores":{"0":', '"scores":{"0":9', r"line 1 does not follow from .* \(difference is"),
         ('(?<="p":)0', "-1", r"line 2 does not follow from .* \(p is -1"),

@@ -42,7 +42,14 @@ def test_simulated_paired_tests_detect_the_minimum_detectable_effect_with_the_st
 
 
 @pytest.mark.parametrize(
-    ("variants", "seeds", "count"), [(3, 2, 2), (6, 3, 5), (12, 3, 11), (6, 6, 5), (6, 3, 1)]
+    ("variants", "seeds", "count"),
+    [
+        (3, 2, 2),
+        (6, 3, 1),
+        pytest.param(6, 3, 5, marks=pytest.mark.slow),
+        pytest.param(12, 3, 11, marks=pytest.mark.slow),
+        pytest.param(6, 6, 5, marks=pytest.mark.slow),
+    ],
 )
 def test_a_study_detects_its_detectable_difference_with_the_stated_power(variants, seeds, count):
     generator = np.random.default_rng(3)

@@ -50,7 +50,7 @@ def log(*runs: list[tuple[int, float]], unit: str = "ms") -> str:
     return "\n".join(lines)
 
 
-def test_submissions_give_the_scores_of_their_seeds(tmp_path: Path, h2h_here: Command) -> None:
+def test_submissions_give_the_scores_of_their_seeds(tmp_path: Path, judge_here: Command) -> None:
     table = read_results(submissions(tmp_path))
     scores = {
         name: dict(zip(rows["seed"], rows["val_bpb"], strict=True))
@@ -71,11 +71,11 @@ def test_submissions_give_the_scores_of_their_seeds(tmp_path: Path, h2h_here: Co
     assert [(found.variant, found.judgement.direction) for found in judged.variants] == [
         ("new/final", "better")
     ]
-    arguments = ("judge", ".", "--metric", "val_bpb", "--baseline", "base", "--candidate")
-    assert h2h_here(tmp_path, *arguments, "new/final").returncode == 0
+    arguments = (".", "--metric", "val_bpb", "--baseline", "base", "--candidate")
+    assert judge_here(tmp_path, *arguments, "new/final").returncode == 0
     assert (
         "no variant 'new/fnal'; did you mean 'new/final'?"
-        in h2h_here(tmp_path, *arguments, "new/fnal").stderr
+        in judge_here(tmp_path, *arguments, "new/fnal").stderr
     )
 
 
@@ -167,7 +167,11 @@ RESULTS = [
     ],
 )
 def test_a_single_run_per_commit_states_what_a_decision_needs(
-    repeats: list[float], options: tuple[str, ...], message: str, tmp_path: Path, h2h_here: Command
+    repeats: list[float],
+    options: tuple[str, ...],
+    message: str,
+    tmp_path: Path,
+    judge_here: Command,
 ) -> None:
     rows = [*RESULTS, *(("a1b2c3d", score, "discard") for score in repeats)]
     lines = [
@@ -175,9 +179,8 @@ def test_a_single_run_per_commit_states_what_a_decision_needs(
         *(f"{c}\t{s}\t44.0\t{r}\tan idea" for c, s, r in rows),
     ]
     (tmp_path / "results.tsv").write_text("\n".join(lines))
-    done = h2h_here(
+    done = judge_here(
         tmp_path,
-        "judge",
         "results.tsv",
         "--baseline",
         "a1b2c3d",

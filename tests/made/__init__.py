@@ -1,4 +1,4 @@
-"""What tests of several folders make: tables of cases, studies, registries."""
+"""Helpers of tests in several folders: tables of cases, studies, registries."""
 
 import re
 import socket
@@ -54,8 +54,8 @@ def kind_table(names: str, rows: Iterable[tuple[Any, ...]]) -> pytest.MarkDecora
     return pytest.mark.parametrize(names, cases)
 
 
-_without_plugins: dict[tuple[str, ...], registry.Registry] = {}
-"""Registries of built-ins and installed plugins, by search path; loading one takes 60 ms."""
+_without_plugins: dict[tuple[str, ...], list[registry.Registry]] = {}
+"""Unused registries of built-ins and installed plugins, by search path; loading one takes 60 ms."""
 
 
 @contextmanager
@@ -64,9 +64,9 @@ def separate_registry(*plugins: object) -> Iterator[None]:
 
     What the block registers is not registered in later blocks.
     """
-    path = tuple(sys.path)
+    unused = _without_plugins.setdefault(tuple(sys.path), [])
     with pytest.MonkeyPatch.context() as patch:
-        first = _without_plugins.pop(path, None)
+        first = unused.pop() if unused else None
         entries = (
             {family: dict(of_family) for family, of_family in first.entries.items()}
             if first
@@ -87,7 +87,7 @@ def separate_registry(*plugins: object) -> Iterator[None]:
             for loaded in (first.files, first.modules, first.objects):
                 loaded.clear()
         if used and not (used.files or used.modules or used.objects):
-            _without_plugins[path] = used
+            unused.append(used)
 
 
 def plugin_of(**entries: Mapping[str, type]) -> object:

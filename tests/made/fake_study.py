@@ -18,8 +18,15 @@ import numpy as np
 import pandas as pd
 from safetensors.numpy import save, save_file
 
+from headtohead.config.clauses import change_clause, within
+from headtohead.config.phrases import axis_name, field_phrase, named_phrase
 from headtohead.planning.contrasts import Factorial, interaction_contrasts
-from headtohead.planning.variants import comparison_group
+from headtohead.planning.naming import Combination, clause_of, titles_of
+from headtohead.planning.variants import DATA_AXIS, SIZE_AXIS, comparison_group
+from headtohead.plugins.families import COMPONENTS
+from headtohead.plugins.registry import current
+from headtohead.schema.phrases import spoken
+from headtohead.schema.run_config import SECTIONS
 from headtohead.storage.attention_maps import entropy, mean_distance
 from headtohead.storage.examples import SplitExamples, write_examples
 from headtohead.storage.frames import Frames
@@ -52,6 +59,8 @@ REASONS = {
     "FAILED": "ValueError: table of 64 positions is too short",
 }
 CREATED = "2026-01-05T10:00:00Z"
+
+GROUPS = (DATA_AXIS, SIZE_AXIS)
 
 Json = dict[str, Any]
 Axes = Mapping[str, Any]
@@ -103,12 +112,38 @@ def slug_of(axes: Axes) -> str:
     return "-".join(str(value) for value in axes.values())
 
 
+def phrases_of(axes: Axes) -> dict[str, str]:
+    """Return what people call axis values: the phrases of registered entries, else axis and value."""
+    phrases = {}
+    for axis, value in axes.items():
+        if axis in COMPONENTS and value in current().entries[axis]:
+            phrases[axis] = named_phrase(axis, value, {})
+        elif _field(axis) is not None:
+            phrases[axis] = field_phrase(axis.rpartition(".")[2], _field(axis), value)
+        else:
+            phrases[axis] = spoken(value)
+    return phrases
+
+
+def _field(axis: str) -> Any:
+    """Return the field of a section that is an axis; None for other axes, such as options of datasets."""
+    section, _, name = axis.partition(".")
+    return SECTIONS[section].model_fields.get(name) if section in SECTIONS else None
+
+
+def combination_of(axes: Axes) -> Combination:
+    return Combination(axes, phrases_of(axes))
+
+
 def write_study(runs_root: Path, study: Study | None = None) -> Path:
     """Write the experiment and its runs, and return its folder."""
     study = study or Study()
     folder = runs_root / study.name
     folder.mkdir(parents=True)
     variants = [_variant(study, axes) for axes in _design(study)]
+    titles = titles_of([combination_of(variant["axes"]) for variant in variants], GROUPS)
+    for variant, title in zip(variants, titles, strict=True):
+        variant["title"] = title
     planned = []
     for variant in variants:
         for seed in study.seeds if not variant["equal_to"] else ():
@@ -210,8 +245,9 @@ def _variant(study: Study, axes: Json) -> Json:
         config[section] = config.get(section, {}) | changes
     return {
         "slug": slug,
-        "title": " · ".join(str(value) for value in axes.values()),
+        "title": ", ".join(phrases_of(axes).values()),
         "axes": axes,
+        "phrases": phrases_of(axes),
         "equal_to": study.equal_to.get(slug),
         "equal_reason": "with right padding a causal decoder never sees a pad"
         if slug in study.equal_to
@@ -283,7 +319,8 @@ def declared_contrast(
 ) -> Json:
     """Return a declared contrast, with the metrics and lengths that `difference` takes."""
     settings = [difference(variant, against, **fields)]
-    return {"family": "declared", "name": name, "settings": settings, "expect": expect}
+    fields = {"name": name, "is_named": True, "settings": settings, "expect": expect}
+    return {"family": "declared", **fields}
 
 
 def effect(axis: str, value: Any, against: Any) -> Json:
@@ -297,7 +334,7 @@ def _contrasts(study: Study, variants: Sequence[Json]) -> list[Json]:
     found: list[Json] = [
         {
             "family": "variant",
-            "name": f"{variant['title']} − baseline",
+            "name": _change_from(study, variant["axes"], slugs[against]),
             "settings": [difference(slug, against)],
         }
         for variant in variants[1:]
@@ -306,14 +343,14 @@ def _contrasts(study: Study, variants: Sequence[Json]) -> list[Json]:
     ]
     if study.between:
         start, end = (list(slugs.values())[i] for i in (0, 1))
-        for kind, other in (("added", start), ("taken", end)):
+        for kind, other, name in (("added", start, "the first"), ("taken", end, "the second")):
             for axis in study.axes:
                 left, right = (slug_of(other | {axis: side[axis]}) for side in (end, start))
                 if {left, right} <= slugs.keys():
                     found.append(
                         {
                             "family": kind,
-                            "name": f"{axis} in {slug_of(other)}",
+                            "name": f"{_change(axis, end[axis], start[axis])} in {name}",
                             "settings": [difference(left, right)],
                             "effects": [effect(axis, end[axis], start[axis])],
                         }
@@ -336,7 +373,7 @@ def _contrasts(study: Study, variants: Sequence[Json]) -> list[Json]:
             found.append(
                 {
                     "family": "factor",
-                    "name": f"{axis}: {value} − {first}",
+                    "name": _change(axis, value, first),
                     "settings": settings,
                     "effects": [effect(axis, value, first)],
                 }
@@ -347,10 +384,34 @@ def _contrasts(study: Study, variants: Sequence[Json]) -> list[Json]:
             for slug, axes in slugs.items()
         }
         declared = interaction_contrasts(
-            [Factorial(tuple((axis,) for axis in study.axes), cells, slugs, baseline)], slugs
+            [
+                Factorial(
+                    tuple((axis,) for axis in study.axes),
+                    cells,
+                    slugs,
+                    baseline,
+                    {slug: phrases_of(axes) for slug, axes in slugs.items()},
+                )
+            ],
+            slugs,
         )
         found += [contrast.to_json() for contrast in declared]
     return found
+
+
+def _change_from(study: Study, axes: Axes, baseline: Axes) -> str:
+    """Return the clause for the change from a baseline; of a product, a single change has its setting."""
+    clause = clause_of(combination_of(axes), combination_of(baseline))
+    same = {axis: value for axis, value in axes.items() if value == baseline[axis]}
+    is_single = len(same) == len(axes) - 1
+    if study.between or study.one_at_a_time or not same or not is_single:
+        return clause
+    return within(clause, ", ".join(phrases_of(same).values()))
+
+
+def _change(axis: str, value: Any, against: Any) -> str:
+    """Return the clause for a change between two values of an axis."""
+    return change_clause(phrases_of({axis: value})[axis], phrases_of({axis: against})[axis])
 
 
 def _experiment(study: Study, variants: Sequence[Json], planned: Sequence[Json]) -> Json:
@@ -369,6 +430,7 @@ def _experiment(study: Study, variants: Sequence[Json], planned: Sequence[Json])
         "command": f"h2h run experiments/{study.name}.yaml",
         "created": CREATED,
         "axes": list(study.axes),
+        "axis_names": {axis: axis_name(axis.split(".")) for axis in study.axes},
         "baseline": variants[0]["slug"],
         "seeds": list(study.seeds),
         "variants": variants,
@@ -424,7 +486,7 @@ def _run(folder: Path, study: Study, variant: Json, run: Json, state: str) -> No
     record = {
         name: value
         for name, value in variant.items()
-        if name not in {"slug", "equal_to", "equal_reason"}
+        if name not in {"slug", "phrases", "equal_to", "equal_reason"}
     }
     record |= run | {
         "format": 1,
@@ -477,7 +539,7 @@ def record_checksums(run: Path) -> None:
     edit(run / "status.json", files=checksums(run))
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=4096)
 def _history(slug: str, seed: int, score: float, steps: int, last: int) -> str:
     noise = _generator("history", slug, seed)
     lines = []
@@ -544,7 +606,7 @@ def _correct(slug: str, seed: int, score: float) -> set[int]:
     return {int(index) for index in order[: round(250 * score)]}
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=4096)
 def _examples(slug: str, seed: int, score: float) -> bytes:
     """Return the file of values per example: some sentences have a larger loss in every run than others."""
     exact = np.zeros((250, 2))
@@ -568,7 +630,7 @@ def _examples(slug: str, seed: int, score: float) -> bytes:
         return path.read_bytes()
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=4096)
 def _translations(
     sentences: tuple[tuple[str, str], ...], slug: str, seed: int, score: float
 ) -> str:
@@ -581,7 +643,7 @@ def _translations(
     return "\n".join(lines) + "\n"
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=4096)
 def _maps(sentences: tuple[tuple[str, str], ...], slug: str, seed: int) -> tuple[bytes, str]:
     """Return the content of the files of maps and of probes."""
     noise = _generator("maps", slug, seed)

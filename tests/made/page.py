@@ -8,6 +8,8 @@ VOID = {"meta", "link", "br", "img", "input", "hr"}
 class Page(HTMLParser):
     """The elements of a page in order, its text outside scripts and styles, its scripts, and the cells of its tables.
 
+    As in a browser without a style sheet, a ``div`` begins a new line of its cell.
+
     Raises:
         AssertionError: If an element is not closed.
     """
@@ -33,6 +35,8 @@ class Page(HTMLParser):
             self.rows.append([])
         elif tag in ("td", "th"):
             self.rows[-1].append("")
+        elif tag == "div" and self._is_in_cell:
+            self.rows[-1][-1] += "\n"
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append((tag, dict(attrs)))
@@ -46,5 +50,9 @@ class Page(HTMLParser):
             self.scripts[-1] += data
         elif inner != "style":
             self.text += data
-        if {"td", "th"} & set(self._open):
+        if self._is_in_cell:
             self.rows[-1][-1] += data
+
+    @property
+    def _is_in_cell(self) -> bool:
+        return not {"td", "th"}.isdisjoint(self._open)

@@ -93,6 +93,30 @@ def test_a_sentence_longer_than_the_learned_table_is_refused_in_one_line():
         Subject(tiny_config({"name": "learned", "max_length": 5})).logits()
 
 
+@pytest.mark.parametrize("tokens", [8, 12])
+def test_a_source_that_leaves_no_position_for_a_token_is_refused(tokens):
+    learned = {"name": "learned", "max_length": 8}
+    config = tiny_config(learned, architecture="decoder-only")
+    model = Subject(config, (1,)).model
+    source = torch.full((1, 2, tokens), 4)
+    lengths = torch.full((1, 2), tokens)
+    last = tokens + 1
+    message = rf"^position {last} is beyond the 8 .*set positional\.decoder\.max_length .* {last}$"
+    with pytest.raises(HeadToHeadError, match=message):
+        greedy(model, source, lengths, WORDS)
+    with pytest.raises(HeadToHeadError, match=message):
+        translate_each(model, [source[0, 0].tolist()], WORDS, Ends())
+    assert greedy(model, source[:, :, :7], lengths.clamp(max=7), WORDS).shape == (1, 2, 1)
+
+
+def test_a_batch_with_more_rows_than_an_encoding_by_rows_is_refused():
+    config = tiny_config(BY_ROW | {"max_len": 4}, architecture="decoder-only")
+    model = Subject(config, (1,)).model
+    source = torch.full((1, 5, 3), 4)
+    with pytest.raises(HeadToHeadError, match=r"^row 5 is beyond the 4 rows of sinusoidal-by-row"):
+        greedy(model, source, torch.full((1, 5), 3), WORDS)
+
+
 # -- finished sentences leave the batch ------------------------------------------------------------
 
 

@@ -1,5 +1,7 @@
 """bfloat16 products: float32 weights and losses near those of float32, and the measured speed of the processor."""
 
+from collections import Counter
+from dataclasses import replace
 from functools import cache
 from itertools import product
 from typing import Any
@@ -8,10 +10,13 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from headtohead.model.attention import is_short
+from headtohead.model import precision
+from headtohead.model.aligned import FEW_ROWS, MANY_ROWS, affine
+from headtohead.model.attention import MAX_SHORT_SCORES, is_short
 from headtohead.model.decoding import DecodingState
-from headtohead.model.loss import token_losses
-from headtohead.model.precision import matmul_precision
+from headtohead.model.loss import backward_loss, token_losses
+from headtohead.model.precision import faster_precision, matmul_precision
+from headtohead.model.transformer import Transformer
 from headtohead.testing.subject import Subject, explicit_forward
 from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training.backends import BatchShape, BatchSpec
@@ -149,3 +154,108 @@ def test_the_weights_of_the_explicit_path_are_computed_in_float32(attention: str
     with Exponentials(), matmul_precision(model), torch.no_grad():
         explicit_forward(model, subject.sentences)
     assert found == {torch.float32}
+
+
+@pytest.mark.parametrize("rows", [48, FEW_ROWS + 5])
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_a_narrow_product_and_its_gradients_are_near_those_of_float32(
+    rows: int, has_bias: bool
+) -> None:
+    generator = torch.Generator().manual_seed(4)
+    shapes = [(2, rows, 24), (2, 24, 40), (2, 1, 40)][: 2 + has_bias]
+    given = [torch.randn(shape, generator=generator) for shape in shapes]
+    gradient = torch.randn(2, rows, 40, generator=generator)
+    found = []
+    for enabled in (False, True):
+        factors = [value.clone().requires_grad_() for value in given]
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            x, weight, *bias = factors
+            out = affine(x, weight, bias[0] if bias else None)
+        assert out.dtype == (torch.bfloat16 if enabled else torch.float32)
+        out.backward(gradient.to(out.dtype))
+        gradients = [factor.grad for factor in factors]
+        found.append([out.detach().float(), *(value for value in gradients if value is not None)])
+    for exact, rounded in zip(*found, strict=True):
+        assert rounded.dtype == torch.float32
+        assert 0 < float((exact - rounded).norm() / exact.norm()) < 0.01
+
+
+class Conversions(TorchDispatchMode):
+    """Counts the conversions to bfloat16 by shape."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[tuple[int, ...]] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        converts = func.overloadpacket is torch.ops.aten._to_copy
+        if converts and (kwargs or {}).get("dtype") == torch.bfloat16:
+            self.counts[tuple(args[0].shape)] += 1
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_step_converts_the_factors_of_a_linear_layer_once() -> None:
+    x = torch.randn(1, 48, 24, requires_grad=True)
+    weight = torch.randn(1, 24, 40, requires_grad=True)
+    with Conversions() as conversions:
+        with torch.autocast("cpu", torch.bfloat16):
+            out = affine(x, weight, None)
+        out.float().sum().backward()
+    assert conversions.counts == {(1, 48, 24): 1, (1, 24, 40): 1, (1, 48, 40): 1}  # and a gradient
+
+
+@pytest.mark.parametrize("labels", [37, 3 * MANY_ROWS + 7, 2 * FEW_ROWS + 1])
+def test_logits_of_any_number_of_labels_have_few_shapes(
+    labels: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new shape costs more than its product: oneDNN generates code for it."""
+    training = trained("bfloat16", (1, 2), 0)
+    batch = training.splits["train"].batch(torch.arange(8).expand(2, -1), 8, 8)
+    hidden = torch.randn(2, 1, labels, training.config.model.d_model, requires_grad=True)
+    monkeypatch.setattr(type(training.model), "hidden", lambda self, batch: hidden)
+    ids = torch.ones(2, 1, labels, dtype=torch.long)
+    with BFloat16Products() as products:
+        backward_loss(
+            training.model, replace(batch, labels=ids), labels, torch.full((2,), labels), 0.0
+        )
+    assert len(products.shapes) == 3
+    vocabulary = training.model.vocab_sizes.target
+    for shapes in products.shapes:
+        sizes = {size for shape in shapes for size in shape[1:]}
+        (rows,) = sizes - {vocabulary, training.config.model.d_model}
+        assert rows % 16 == 0
+        assert rows >= labels
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_attention_over_many_keys_is_near_that_of_float32(dropout: float) -> None:
+    """In bfloat16, its softmax is along the last axis; dropout has the same random numbers."""
+    time = 40
+    assert time**2 > MAX_SHORT_SCORES
+    found = []
+    for name in ("float32", "bfloat16"):
+        config = tiny_config(train={"precision": name}, dropout=dropout)
+        model = Transformer(config, (1, 2), 30, 30).float().train()
+        model.dropout_rng.set_step(3)
+        ids = torch.arange(2 * time).view(1, 2, time).expand(model.members, -1, -1) % 5 + 4
+        lengths = torch.tensor([time, time - 9]).expand(model.members, -1)
+        with matmul_precision(model), torch.no_grad():
+            found.append(model.encode(ids, lengths).float())
+    exact, rounded = found
+    assert 0 < float((exact - rounded).norm() / exact.norm()) < 0.02
+
+
+def test_a_faster_precision_is_named_where_linear_layers_gain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(precision, "bfloat16_speed", lambda: 5.0)
+    monkeypatch.setattr(precision, "linear_speed", lambda width: 2.04)
+    assert faster_precision(256) == (
+        "linear layers of width 256 are 2.0 times as fast in bfloat16 on this processor: "
+        "--set train.precision=bfloat16"
+    )
+    assert not faster_precision(64)
+    monkeypatch.setattr(precision, "linear_speed", lambda width: 1.1)
+    assert not faster_precision(256)
+    monkeypatch.setattr(precision, "bfloat16_speed", lambda: 0.3)
+    assert not faster_precision(256)

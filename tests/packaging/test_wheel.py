@@ -1,5 +1,7 @@
 """Both wheels, their files and installed copies without the repository; the pins of all packages."""
 
+import email
+import os
 import re
 import subprocess
 import sys
@@ -9,6 +11,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).parents[2]
 PIN = re.compile(r"(?P<name>[A-Za-z0-9._-]+)==(?P<version>[A-Za-z0-9.]+)")
@@ -51,8 +54,32 @@ def packed_files(path: Path) -> set[str]:
 @pytest.mark.slow
 def test_the_wheel_of_the_judge_has_its_package_alone(judge_wheel: Path) -> None:
     wanted = {path.relative_to(JUDGE_ROOT).as_posix() for path in JUDGE_ROOT.rglob("*.py")}
-    assert packed_files(judge_wheel) == wanted
+    assert packed_files(judge_wheel) == wanted | {"headtohead_judge/SKILL.md"}
     assert judge_wheel.name == f"headtohead_judge-{JUDGE['version']}-py3-none-any.whl"
+
+
+@pytest.mark.slow
+def test_the_readme_of_the_judge_is_the_page_of_its_wheel_and_renders_without_the_repository(
+    judge_wheel: Path,
+) -> None:
+    with zipfile.ZipFile(judge_wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        page = email.message_from_bytes(archive.read(name))
+    assert page["Description-Content-Type"] == "text/markdown"
+    text = (JUDGE_ROOT / "README.md").read_text(encoding="utf-8")
+    assert page.get_payload(decode=True).decode() == text
+    html = MarkdownIt("commonmark").render(text)
+    assert "<h1>headtohead-judge</h1>" in html
+    assert re.findall(r'<code class="language-(\w+)">', html) == [
+        "sh",
+        "csv",
+        "text",
+        "python",
+        "sh",
+    ]
+    assert "```" not in html
+    # A relative link or picture would be broken on the page of a package.
+    assert all(link.startswith("https://") for link in re.findall(r'(?:href|src)="([^"]*)"', html))
 
 
 @pytest.mark.slow
@@ -89,8 +116,9 @@ def test_all_files_have_the_same_version() -> None:
 def test_an_installed_copy_has_its_own_plugins_and_the_experiments_of_the_notebooks(
     wheel: Path, judge_wheel: Path, tmp_path: Path
 ) -> None:
-    for path in (wheel, judge_wheel):
-        zipfile.ZipFile(path).extractall(tmp_path)
+    install = ("-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-index")
+    installed = ("--no-deps", "--target", str(tmp_path), str(wheel), str(judge_wheel))
+    call(*install, *installed, cwd=tmp_path)
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "import headtohead, headtohead_judge, headtohead_plugins\n"
@@ -105,6 +133,17 @@ def test_an_installed_copy_has_its_own_plugins_and_the_experiments_of_the_notebo
     *files, launchers, names = call("-c", code, str(tmp_path), cwd=tmp_path).splitlines()
     assert [Path(file).parents[1] for file in files] == [tmp_path] * 3
     assert launchers.split() == ["inline", "local", "ray", "slurm"]
+    (tmp_path / "scores.csv").write_text("variant,seed,loss\na,1,3\na,2,3.1\nb,1,2\nb,2,2.2\n")
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    answers = []
+    for script in (["headtohead-judge"], ["h2h", "judge"]):
+        command = [str(tmp_path / "bin" / script[0]), *script[1:], "scores.csv", "--baseline", "a"]
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        answers.append(done.stdout)
+    assert answers[0] == answers[1]
     folder = tmp_path / "headtohead_notebooks" / "page" / "experiments"
     for name in names.split():
         assert (folder / f"{name}.yaml").read_bytes() == (

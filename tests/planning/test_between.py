@@ -121,7 +121,7 @@ def test_a_field_of_a_named_group_is_in_no_other_change():
         end.merge({"train.batch_size": number, "train.pad_to": number, "train.epochs": 1}, end.root)
         ends.append(end)
     groups = {"batch": ["train.batch_size"]}
-    assert changes_between(*ends, "none", groups, ends[0].root) == {
+    assert changes_between(*ends, groups, ends[0].root) == {
         "batch": (("train", "batch_size"),),
         "train.pad_to": (("train", "pad_to"),),
     }
@@ -179,8 +179,18 @@ def test_a_change_that_is_incompatible_by_itself_is_excluded_and_has_no_contrast
     assert [
         (record.slug, record.title, record.reason, record.source) for record in found.excluded
     ] == [
-        ("from-plus-model.tie_embeddings", "start + model.tie_embeddings", reason, "incompatible"),
-        ("to-minus-data.vocabulary.shared", "end − data.vocabulary.shared", reason, "incompatible"),
+        (
+            "from-plus-model.tie_embeddings",
+            "the first configuration, with all embeddings tied",
+            reason,
+            "incompatible",
+        ),
+        (
+            "to-minus-data.vocabulary.shared",
+            "the second configuration, without a shared vocabulary",
+            reason,
+            "incompatible",
+        ),
     ]
     tested = {(contrast.family, contrast.effects[0].axis) for contrast in found.contrasts()[1:]}
     assert ("added", "model.tie_embeddings") not in tested
@@ -194,6 +204,22 @@ def test_an_exclusion_of_the_file_excludes_a_variant(design):
         ("from-plus-model.norm", "why", "exclude"),
         ("to-minus-model.bias", "why", "exclude"),
     ]
+
+
+def test_ends_without_any_single_change_keep_their_names_and_contrast(design, plan):
+    text = """
+        design: [{between: {from: {model.norm: pre, train.lr: 1.0e-3}, to: {model.norm: post, train.lr: 2.0e-3}}}]
+        names: {from: Old, to: New}
+        exclude:
+          - {when: {model.norm: post, train.lr: 1.0e-3}, reason: why}
+          - {when: {model.norm: pre, train.lr: 2.0e-3}, reason: why}
+    """
+    found = design(text)
+    assert [variant.slug for variant in found.variants] == ["from", "to"]
+    assert [(record.name, record.family) for record in found.contrasts()] == [
+        ("New instead of Old", "variant")
+    ]
+    assert len(overview(plan(text)).sections["changes"]) == 2
 
 
 def test_incompatibilities_with_the_data_are_found(plan):

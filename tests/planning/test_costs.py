@@ -9,6 +9,9 @@ from headtohead.model import counting
 from headtohead.planning.estimate import estimate_time
 from headtohead.planning.power import Power
 from headtohead.planning.record import experiment_record
+from headtohead.planning.validation import evaluation_interval
+from headtohead.schema.run_config import changed
+from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training.loop import StackTraining
 from headtohead_judge.block_model import block_model
 from headtohead_judge.paired_tests import paired
@@ -18,16 +21,41 @@ SIZES = (10, 12, 5.0, 6.0)
 
 
 @pytest.mark.parametrize(
-    "train",
-    [{"batch_tokens": 64}, {"batch_size": 7}, {"batch_tokens": 64, "length_buckets": "exact"}],
+    ("changes", "share_of_steps"),
+    [
+        (("train.batch_tokens=64",), 0.2),
+        (("train.batch_size=7",), 0.2),
+        (("train.batch_tokens=64", "train.length_buckets=exact"), 0.2),
+        (("train.batch_size=7", "quirks.notebooks.shift_targets=false"), 0.2),
+        (("model.architecture=decoder-only",), 0.2),
+        (("train.batch_tokens=64", "train.epochs=20"), 0.1),
+        (("train.batch_tokens=64", "train.early_stopping={}"), 0.1),
+    ],
 )
-def test_the_plan_states_the_steps_that_training_takes(plan, train):
-    found = plan("", *(f"train.{name}={value}" for name, value in {"epochs": 2, **train}.items()))
+def test_the_plan_states_the_steps_and_the_interval_of_evaluations_of_training(
+    plan, changes, share_of_steps
+):
+    """Ten validations of a tenth of the corpus cost 5 % of about 8 epochs."""
+    found = plan("", "train.epochs=2", *changes)
     (variant,) = found.variants
     training = StackTraining(variant.config, [1], found.data, torch.device("cpu"))
     record = experiment_record(found).variants[0]
     assert record.steps == variant.record.steps == training.steps
     assert record.evaluate_every == training.evaluate_every
+    assert record.evaluate_every == pytest.approx(share_of_steps * record.steps, abs=1)
+
+
+def test_ten_validations_become_five_where_they_would_cost_more_than_a_twentieth_of_the_training():
+    data = tiny_data()
+    lengths = [len(target) - 1 for target in data.splits["valid"].target]
+    assert len(set(lengths)) > 1
+    tokens = len(lengths) * max(lengths)  # one padded batch
+    limit = 10 * tokens / (3 * 0.05 * 100)
+    config = tiny_config(train={"batch_size": 8, "steps": 100})
+    assert evaluation_interval(config, data, 100, 1.001 * limit) == 10
+    assert evaluation_interval(config, data, 100, 0.999 * limit) == 20
+    explicit = changed(config, train={"evaluate_every": 7})
+    assert evaluation_interval(explicit, data, 100, 1.0) == 7
 
 
 def test_training_takes_three_forward_passes_over_every_decoder_input(plan):

@@ -67,7 +67,7 @@ def test_a_zip_inside_a_product_is_one_axis_and_d_ff_can_follow_the_width(design
         (v.config.train.lr, v.config.model.d_model, v.config.model.d_ff) for v in found.variants[1:]
     ]
     assert sizes == [(1e-3, 4, 20), (1e-3, 16, 64), (1e-2, 4, 20), (1e-2, 16, 64)]
-    assert found.variants[2].title == "d_model 16 + d_ff 4x"
+    assert found.variants[2].title == "width 16, feed-forward width 4x"
     rates, *_ = factors(found)
     assert (rates.effects[0].axis, len(rates.settings)) == ("train.lr", 2)
 
@@ -84,15 +84,17 @@ def test_a_zip_inside_a_product_has_averaged_effects_and_interactions(design):
     wide = ("rotary-d_model-16-d_ff-64", "sinusoidal-d_model-16-d_ff-64")
     narrow = ("rotary-d_model-8-d_ff-4x", "sinusoidal-d_model-8-d_ff-4x")
     assert averaged == {
-        "positional: rotary − sinusoidal": [difference(*narrow), difference(*wide)],
-        "d_model 16 · d_ff 64 − d_model 8 · d_ff 4x": [
+        "rotary instead of sinusoidal": [difference(*narrow), difference(*wide)],
+        "width 16 instead of 8 and feed-forward width 64 instead of 4x": [
             difference(wide[1], narrow[1]),
             difference(wide[0], narrow[0]),
         ],
     }
     (interaction,) = of_family(found, "interaction")
     assert weights(interaction) == [{wide[0]: 1, wide[1]: -1, narrow[0]: -1, narrow[1]: 1}]
-    assert interaction.name.endswith("by d_model 16 · d_ff 64 − d_model 8 · d_ff 4x")
+    assert interaction.name == (
+        "rotary instead of sinusoidal together with width 16 instead of 8 and feed-forward width 64 instead of 4x"
+    )
 
 
 def test_a_zip_with_data_has_no_averaged_effect_because_scores_on_different_data_are_not_compared(
@@ -165,12 +167,9 @@ def test_a_title_has_only_what_differs_from_the_baseline(design):
           - one_at_a_time: {attention.first: [gated]}
     """)
     titles = [variant.title for variant in found.variants]
-    assert titles[0] == "split-heads"
-    assert titles[2:4] == ["value-residual", "value-residual + gated"]
-    ambiguous = {
-        "attention.first split-heads · attention.second gated",
-        "attention.first gated · attention.second split-heads",
-    }
+    assert titles[0] == "split heads"
+    assert titles[2:4] == ["with value residual", "with value residual, with a gated output"]
+    ambiguous = {"split heads, with a gated output", "with a gated output, split heads"}
     assert {titles[1], titles[4]} == ambiguous
 
 
@@ -184,7 +183,8 @@ def test_an_excluded_variant_has_the_reason_of_the_exclusion(design):
         {
             "axes": {"positional": "none", "attention": "single-head"},
             "slug": "none-single-head",
-            "title": "positional none + single-head",
+            "title": "without positions, a single head",
+            "phrases": {"positional": "without positions", "attention": "a single head"},
             "reason": "why",
             "source": "exclude",
         }
@@ -400,8 +400,8 @@ def test_variants_on_other_data_are_contrasted_with_the_baselines_other_values_o
     ]
     assert plain == same_data
     assert [contrast.name for contrast in contrasts[:2]] == [
-        "rotary · toy-grammar(size=400) − baseline",
-        "rotary · reverse(longest=6) − baseline · reverse(longest=6)",
+        "rotary instead of sinusoidal (the toy grammar with 400 sentences)",
+        "rotary instead of sinusoidal (reversal with examples of length 6 and shorter)",
     ]
     assert settings["factor"] == [difference(*pair) for pair in same_data]
     lost = design(
@@ -526,11 +526,11 @@ def test_an_arm_is_contrasted_within_itself(design):
     """)
     )
     assert [item.name for item in found] == [
-        "positional: rotary − sinusoidal",
-        "attention: single-head − split-heads",
-        "positional: rotary − sinusoidal (match parameters)",
-        "attention: single-head − split-heads (match parameters)",
-        "match: parameters − none",
+        "rotary instead of sinusoidal",
+        "a single head instead of split heads",
+        "rotary instead of sinusoidal with equal parameters",
+        "a single head instead of split heads with equal parameters",
+        "with equal parameters instead of sizes as configured",
     ]
     assert found[3].given == {"match": "parameters"}
     assert weights(found[3])[0] == difference(
@@ -547,7 +547,7 @@ def test_an_arm_is_contrasted_with_the_block_that_it_departs_from(design):
           - product: {positional: [sinusoidal, rotary], match: [none]}
     """)
     )
-    assert found[-1].name == "match: none − parameters"
+    assert found[-1].name == "with sizes as configured instead of equal parameters"
     assert weights(found[-1]) == [
         difference("sinusoidal-split-heads-match-none", "sinusoidal-split-heads-match-parameters"),
         difference("rotary-split-heads-match-none", "rotary-split-heads-match-parameters"),
@@ -636,3 +636,35 @@ def test_a_multiple_of_the_width_excludes_by_each_variants_width(design):
         variant.axes["model.d_ff"] for variant in found.variants if variant.slug != found.baseline
     } == {"2x"}
     assert len(found.excluded) == 2
+
+
+def test_names_of_the_file_replace_phrases_and_change_neither_slug_nor_hash(design):
+    named = design(GRID + "names: {positional: {rotary: RoPE, none: no positions at all}}\n")
+    plain = design(GRID)
+    assert slugs(named) == slugs(plain)
+    assert [variant.config for variant in named.variants] == [
+        variant.config for variant in plain.variants
+    ]
+    titles = {variant.slug: variant.title for variant in named.variants}
+    assert titles["rotary-split-heads"] == "RoPE"
+    assert titles["sinusoidal-split-heads"] == "sinusoidal, split heads"  # not named
+    assert "RoPE instead of sinusoidal" in {contrast.name for contrast in factors(named)}
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (
+            "{positionall: {rotary: RoPE}}",
+            "names.positionall: 'positionall' is no axis of this design",
+        ),
+        (
+            "{positional: {rotari: RoPE}}",
+            "'rotari' is no value of positional; expected one of 'sinusoidal', 'rotary', 'none'",
+        ),
+        ("{positional: RoPE}", "names.positional: expected a mapping of values and names, such as"),
+        ("{positional: {rotary: ''}}", "names.positional.rotary"),
+    ],
+)
+def test_a_name_of_nothing_is_refused_with_its_place(design, names: str, message: str) -> None:
+    assert message in refused(design, f"{GRID}names: {names}\n")

@@ -5,7 +5,7 @@ import torch
 
 from headtohead.config.builder import resolve
 from headtohead.config.identity import run_identity
-from headtohead.planning.equality import MAX_LENGTH, equal_variants
+from headtohead.planning.equality import MAX_LENGTH, variants_equal_by_mask
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.registry import current
 from made import plugin_of, separate_registry
@@ -57,7 +57,7 @@ def equals(registry, *maskings, longest=LENGTHS, **raw):
     base = {"train": {"epochs": 1}, "masking": "padding-causal"} | raw
     configs = {f"v{number}": resolve(base | masking) for number, masking in enumerate(maskings)}
     identities = {slug: run_identity(config, "f") for slug, config in configs.items()}
-    found = equal_variants(configs, "v0", identities, longest)
+    found = variants_equal_by_mask(configs, "v0", identities, longest)
     return {slug: to for slug, (to, _) in found.items()}
 
 

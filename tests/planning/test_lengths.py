@@ -17,8 +17,8 @@ REFERENCES = (
     "set evaluate.max_length: 13"
 )
 BUCKET = (
-    "the longest training source has 6 tokens, which is inside a bucket of evaluate.buckets: add a bound at 6 to "
-    "separate lengths that were trained on from longer ones"
+    "the longest training example has 6 tokens, and a bucket of evaluate.buckets has test examples of 6 to 8: add a "
+    "bound at 6 to separate lengths that were trained on from longer ones"
 )
 
 
@@ -28,6 +28,8 @@ BUCKET = (
         ([], [REFERENCES, BUCKET]),
         (["evaluate.max_length=13", "evaluate.buckets=[3,6,9,12]"], []),
         (["evaluate.decode=none"], [BUCKET]),
+        # None of the three examples that are scored has 6 to 8 tokens.
+        (["evaluate.decode=none", "evaluate.test_limit=3"], []),
     ],
 )
 def test_long_test_sentences_are_noted_unless_the_limits_are_set(plan, overrides, expected):

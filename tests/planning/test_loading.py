@@ -2,12 +2,12 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from headtohead.config.loading import load_file, load_text
 from headtohead.config.yaml_text import dump
 from headtohead.errors import HeadToHeadError
 from made import refused
+from made.texts import random_texts
 
 NO_VALUE = "has no value; type one (null for none), or remove the field"
 
@@ -93,7 +93,7 @@ def test_strings_that_look_like_numbers_remain_strings_from_python():
 
 
 @settings(max_examples=30)
-@given(st.text(max_size=40))
+@given(random_texts(max_size=40))
 def test_any_invalid_text_raises_the_documented_exception(text):
     message = ""
     try:

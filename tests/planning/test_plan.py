@@ -259,7 +259,7 @@ def test_contrasts_of_the_same_runs_in_two_metrics_are_two_tests(plan):
         contrasts: [{{name: a, {sides}}}, {{name: b, metric: test/bleu, {sides}}}]
     """)
     assert [family.names for family in powers_of(found)] == [
-        ("positional none − baseline",),
+        ("without positions",),
         ("a",),
         ("b",),
     ]
@@ -340,8 +340,8 @@ def test_families_are_compared_in_standard_deviations_of_a_run(plan, record):
             fewer, enough = (replace(own, seeds=seeds).effect for seeds in (needed - 1, needed))
             assert enough <= own.effect / 2 < fewer
     assert powers_of(found)[1].names == (
-        "positional: rotary − sinusoidal",
-        "attention: independent-heads − split-heads",
+        "rotary instead of sinusoidal",
+        "independent instead of split heads",
     )
     assert f"({'; '.join(powers_of(found)[1].names)})" in powers_of(found)[1].summary
 

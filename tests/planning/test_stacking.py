@@ -157,6 +157,14 @@ def test_a_stack_on_a_gpu_leaves_memory_for_the_smallest_chunk_of_logits(plan):
     assert fitting(planned, "cuda", int(without_logits + logits * chunk)) == 2
 
 
+def test_larger_batches_of_an_evaluation_and_gates_need_memory(plan):
+    size = ("model.d_model=64", "model.d_ff=256", "train.batch_tokens=1024")
+    small = fitting(plan("", *size, "evaluate.batch_size=16"))
+    assert small > 2 * fitting(plan("", *size, "evaluate.batch_size=1024")) > 2
+    gated = ("evaluate.batch_size=16", "feed_forward=swiglu")
+    assert small > 1.1 * fitting(plan("", *size, *gated)) > 1
+
+
 def test_members_fit_by_the_scores_that_a_step_stores(plan):
     size = ("model.d_model=16", "model.heads=8", "train.batch_size=64", "train.pad_to=64")
     fused = fitting(plan("", *size))

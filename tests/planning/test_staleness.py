@@ -59,7 +59,13 @@ CHANGED = {
         "base.train.lr was 0.001, is now nothing",
         "base.train.steps was 4, is now nothing",
         "seeds was 2, is now nothing",
-        "2 more fields have changed",
+        "2 more fields changed",
+    ),
+    "question: Q?\nmargin: 0.1\n": (
+        "base.train.lr was 0.001, is now nothing",
+        "base.train.steps was 4, is now nothing",
+        "seeds was 2, is now nothing",
+        "1 more field changed",
     ),
     "base: {": ("the experiment file is invalid",),
 }
@@ -157,4 +163,29 @@ def test_the_source_of_every_entry_is_found_by_its_name(tmp_path: Path) -> None:
         assert name == ("./near.py" if entry.name == "near" else entry.entry.__module__)
         file = source_file(name, tmp_path)
         assert file is not None
-        assert hashlib.sha256(file.read_bytes()).hexdigest() == entry.source_sha256
+        assert source_sha256(file) == entry.source_sha256
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '    """Near."""\n',
+        '    """Near."""\n\n    properties = frozenset()\n',
+        '    """Near."""\n\n    def build(self):\n        return\n',
+    ],
+)
+@pytest.mark.parametrize("value", ['"near"', '(\n        "near"\n        "[ of {width}]"\n    )'])
+def test_a_phrase_is_no_change_of_a_plugin(tmp_path: Path, body: str, value: str) -> None:
+    file = tmp_path / "near.py"
+    text = (
+        f"class Near(Positional):\n{body}\n\n@hookimpl\ndef register_positionals():\n    return 1\n"
+    )
+    file.write_text(text)
+    without = source_sha256(file)
+    docstring = '    """Near."""\n'
+    separated = "\n" if "build" in body else ""
+    phrase = f"{docstring}\n    phrase = {value}\n{separated}"
+    file.write_text(text.replace(f"{docstring}\n" if "\n\n    " in body else docstring, phrase))
+    assert source_sha256(file) == without
+    file.write_text(text.replace("return 1", "return 2"))
+    assert source_sha256(file) != without

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
-from hypothesis import strategies as st
 
 from headtohead.cli import data, main, summaries
 from headtohead.config.builder import resolve
@@ -19,6 +18,7 @@ from headtohead.schema.metric import measured
 from headtohead.schema.roles import ROLES
 from headtohead.synonyms import _NAMES_ELSEWHERE
 from made import refused
+from made.texts import random_texts
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "reference" / "experiment.schema.json"
 LAYER_NORM = "; type norm: NAME; h2h plugins norm lists them; model.norm is their position: pre, post or sandwich"
@@ -234,7 +234,7 @@ def naive_edits(first: str, second: str) -> int:
     return min(edits)
 
 
-@given(st.text("abc", max_size=5), st.text("abc", max_size=5))
+@given(random_texts("abc", max_size=5), random_texts("abc", max_size=5))
 def test_edits_are_counted_as_by_recursion(first, second):
     assert edit_distance(first, second) == naive_edits(first, second)
 

@@ -216,7 +216,7 @@ def test_only_the_variant_at_the_edge_gets_further_values(finished):
         "sinusoidal": 3,
         "alibi": 5,
     }
-    assert found.tuning.coarse == "3 to 5 values of train.lr"
+    assert found.tuning.coarse == "3 to 5 values of the learning rate"
     assert found.by_slug["alibi"].config.train.lr == 0.008
     tried = experiment_record(found).tuning.variants["alibi"].tried
     assert [trial.is_further for trial in tried] == [False, False, False, True, True]
@@ -327,7 +327,7 @@ def test_a_coarse_sweep_is_noted(plan):
         ("tune: {train.lr: auto}", ""),
         (
             "tune: {train.lr: [0.1, 0.2]}\ntune_seeds: 1\ntune_epochs: 2",
-            "2 values of train.lr, 1 seed, train.epochs 2 only",
+            "2 values of the learning rate, 1 seed, train.epochs 2 only",
         ),
     ):
         found = plan(text, seeds=1)

@@ -10,7 +10,7 @@ from scipy import stats
 from headtohead import files
 from headtohead.planning.record import experiment_record
 from headtohead.planning.tuning.choice import choose
-from headtohead.planning.tuning.curve import fit_parabolas
+from headtohead.planning.tuning.curve import LACK_OF_FIT_LEVEL, fit_parabolas
 from headtohead.planning.tuning.widening import widened
 from headtohead.storage.tuning import Rule, TrialRecord, TrialRun
 
@@ -48,6 +48,23 @@ def test_the_minimum_of_a_parabola_is_chosen_with_three_digits(minimum, rates):
     assert choice.values["train.lr"] == pytest.approx(minimum, rel=0.1)
     assert choice.values["train.lr"] == float(f"{choice.values['train.lr']:.3g}")
     assert choose(bowl(minimum, rates), 2).values == {"train.lr": minimum}
+
+
+def test_parabolas_hold_down_to_the_level_of_the_test_for_lack_of_fit():
+    generator = np.random.default_rng(3)
+    curve = np.log(np.array(RATES) / 0.003) ** 2
+    scores = curve[:, None] + generator.normal(size=(500, 4, 2))
+    fits = fit_parabolas(np.array(RATES), scores)
+    passes = fits.lack_of_fit_p >= LACK_OF_FIT_LEVEL
+    assert 20 < (~passes).sum() < 100
+    assert (fits.hold == (passes & (fits.coefficients[:, 2] > 0))).all()
+
+
+def test_equal_settings_are_candidates_in_their_order():
+    tried = [trial(rate, (2.0, 2.0)) for rate in (0.004, 0.001, 0.002)]
+    choice = choose(tried, 2)
+    assert choice.values == {"train.lr": 0.004}
+    assert [candidate.values["train.lr"] for candidate in choice.candidates] == [0.004, 0.001]
 
 
 def test_fit_and_lack_of_fit_are_those_of_a_regression_with_a_variable_per_seed():

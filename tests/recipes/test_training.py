@@ -89,7 +89,7 @@ def test_losses_of_25_steps_are_those_of_a_plain_loop(notebooks, training):
     training.model.load_state_dict({name: value[None] for name, value in start.items()})
     ours = []
     training.events = TrainingEvents(
-        lambda evaluation: ours.append(evaluation.metrics["train/loss"])
+        on_evaluation=lambda evaluation: ours.append(evaluation.metrics["train/loss"])
     )
     training.run()
     expected = plain_losses(plain, training)

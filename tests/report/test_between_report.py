@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from headtohead.analysis.study import Analysis
-from headtohead.analysis.wording import end_of
 from headtohead.report.figures.rows import forest_rows
 from headtohead.report.writing import ReportPaths, write_report
 from headtohead.storage.frames import load_frames
@@ -22,6 +21,11 @@ ENDS = {
     "train.lr": [0.001, 0.002],
 }
 NAMES = tuple(ENDS)
+CLAUSES = {
+    "model.norm": "post-norm instead of pre-norm",
+    "model.mask_value": "masked scores of −1e9 instead of −∞",
+    "train.lr": "learning rate 0.002 instead of 0.001",
+}
 
 
 def score(axes: Mapping[str, Any], seed: int) -> float:
@@ -69,9 +73,10 @@ def test_the_answer_names_the_changes_with_an_effect_and_their_configuration(
     written: ReportPaths,
 ) -> None:
     for name in ("train.lr", "model.norm"):
-        rows = [row for row in written.differences.rows if row[0].startswith(name)]
+        rows = [row for row in written.differences.rows if row[0].startswith(CLAUSES[name])]
         assert any(row[1].startswith("+0.") and row[2] == "better" for row in rows)
-        assert re.search(rf"^Better in exact match: [^.]*.*{name}", written.answer)
+        text = rf"With {re.escape(CLAUSES[name])} in the second, exact match improves: \+0\.\d+ \("
+        assert re.search(text, written.answer)
     contrasts = json.loads(written.json.read_text(encoding="utf-8"))["contrasts"]
     assert [contrast["family"] for contrast in contrasts] == [
         "variants",
@@ -83,26 +88,20 @@ def test_the_answer_names_the_changes_with_an_effect_and_their_configuration(
 def test_the_table_has_both_differences_of_a_change_below_each_other(
     written: ReportPaths, analysis: Analysis
 ) -> None:
-    section = (
-        written.markdown.read_text(encoding="utf-8")
-        .split("## Change by change")[1]
-        .split("\n## ")[0]
-    )
-    rows = [line for line in section.splitlines() if "→" in line]
+    page = written.markdown.read_text(encoding="utf-8").replace("\\", "")
+    table = page.split("## Details")[0].splitlines()
+    rows = [line.split(" | ") for line in table if line.startswith("|") and " in the " in line]
     added, taken = analysis.families.added.contrasts, analysis.families.taken.contrasts
-    expected = [contrast for both in zip(added, taken, strict=True) for contrast in both]
-    for contrast, row in zip(expected, rows, strict=True):
-        assert contrast.paired is not None
-        difference = f"{contrast.paired.mean:+.3f}".replace("-", "−")
-        axis = re.escape(contrast.axis.replace("_", "\\_"))
-        assert re.match(
-            rf"\| {axis} .* \| {re.escape(end_of(analysis, contrast))} \| {re.escape(difference)} ",
-            row,
-        )
+    expected = {contrast.name: contrast.difference_text for contrast in (*added, *taken)}
+    shown = {row[0].removeprefix("| ").partition(" (")[0]: row[1].split()[0] for row in rows}
+    assert shown == expected
+    clauses = [name.partition(" in the ")[0] for name in shown]
+    assert clauses[::2] == clauses[1::2]
+    assert set(clauses) == set(CLAUSES.values())
 
 
 def test_both_contrasts_of_a_change_are_neighbours_in_the_figure(analysis: Analysis) -> None:
-    names = [row.name.rpartition(", ")[0] for row in forest_rows(analysis)][1:]
+    names = [row.name.rpartition(" in the ")[0] for row in forest_rows(analysis)][1:]
     assert names == [name for pair in zip(names[::2], names[::2], strict=True) for name in pair]
 
 
@@ -113,11 +112,11 @@ def test_a_change_that_is_incompatible_by_itself_has_no_row(tmp_path: Path) -> N
     study = Study(axes=ENDS, between=True, score=score, maps=False, excluded=[reason])
     paths = write_report(write_study(tmp_path / "runs", study), tmp_path / "reports")
     page = paths.markdown.read_text(encoding="utf-8")
-    section = page.split("## Change by change")[1].split("\n## ")[0]
     rows = [
-        line.split(" | ")[1]
-        for line in section.splitlines()
-        if line.startswith("| model.norm") and "→" in line
+        line
+        for line in page.split("## Details")[0].splitlines()
+        if line.replace("\\", "").startswith(f"| {CLAUSES['model.norm']} in the")
     ]
-    assert rows == ["post · -1e9 · 0.002"]
+    (row,) = rows
+    assert "in the second" in row
     assert "these are inseparable" in page

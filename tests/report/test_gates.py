@@ -22,8 +22,8 @@ GATES = {
     "room": "so no verdict uses the margin",
     "control": "known to be worse",
     "collapse": "1 of rotary",
-    "edge": "best value of train.lr for sinusoidal is at the edge",
-    "coarse": "may have missed the best setting of a variant: 3 values of train.lr",
+    "edge": "best learning rate of sinusoidal may lie outside the sweep",
+    "coarse": "may have missed the best setting of a variant: 3 values of the learning rate",
 }
 
 
@@ -85,7 +85,7 @@ def study(analysed: Callable[..., Analysis]) -> Study:
         pytest.param(
             0.8,
             -0.3,
-            {"tuning": tuning([], "3 values of train.lr")},
+            {"tuning": tuning([], "3 values of the learning rate")},
             {"coarse"},
             id="a coarse sweep",
         ),
@@ -136,7 +136,7 @@ def test_a_noisy_variant_changes_no_other_contrast(
     states: dict[tuple[str, int], str], study: Study
 ) -> None:
     report = study(0.8, -0.3, sds={"alibi": 0.03}, states=states)
-    assert any("The scores of alibi vary" in remark.text for remark in report.remarks)
+    assert any("The scores of ALiBi vary" in remark.text for remark in report.remarks)
     analysis = report.analysis
     tested = {
         found.variant: found for found in analysis.families.variants.contrasts if found.paired
@@ -176,7 +176,9 @@ def test_collapsed_runs_enter_no_number_that_a_verdict_rests_on(study: Study) ->
     assert analysis.uncertainty
     assert analysis.uncertainty.seed_sd < 0.01
     assert all(abs(gap.difference) < 0.4 for gap in analysis.convergence.gaps)
-    (section,) = [found for found in report_sections(report) if found.title == "Collapsed runs"]
+    (section,) = [
+        found for found in report_sections(report).details if found.title == "Collapsed runs"
+    ]
     assert [row[1] for row in section.rows] == ["1 of 6", "1 of 6", "1 of 5"]
     stored = json.loads(answer_file(report))["collapses"]
     rate = stats.binomtest(1, 6).proportion_ci(0.95, method="exact")

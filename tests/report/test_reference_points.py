@@ -52,7 +52,7 @@ def study(analysed: Callable[..., Analysis]) -> Callable[..., Path]:
 def section_of(folder: Path, reports: Path) -> str:
     """Return the section of the report on reference points."""
     text = write_report(folder, reports).markdown.read_text(encoding="utf-8").replace("\\", "")
-    return text.split("## Reference points")[1].split("\n## ")[0]
+    return text.split("### Reference points")[1].split("\n### ")[0]
 
 
 def remark(folder: Path, start: str) -> str | None:
@@ -79,7 +79,7 @@ def test_losses_above_that_of_a_bigram_model_are_a_caution(bigram: float, study:
         config=lambda axes: {"data": {"tokens": axes["data.tokens"]}},
     )
     line = remark(folder, "Not better than a bigram model") or ""
-    assert ("nats): word. " in line, "subword" in line) == (
+    assert ("nats): words. " in line, "subword" in line) == (
         bigram == 0.0,
         False,
     )  # their units differ
@@ -125,15 +125,20 @@ def test_scores_on_other_test_sentences_are_named_and_have_their_own_reference_p
         file.write_text("\n".join([head, *(f"other {line}" for line in lines)]) + "\n")
         record_checksums(file.parent)
     line = remark(folder, "Not better than nearest-neighbour") or ""
-    assert "(0.600 to 0.900 exact match): row and grouped; the best of them has 0.802." in line
-    assert "baseline: row (source also in training: 27.4 %)." in (
+    assert (
+        "(0.600 to 0.900 exact match): the row split and the grouped split; the best of them has 0.802."
+        in line
+    )
+    assert "baseline: the row split (source also in training: 27.4 %)." in (
         remark(folder, "Tested on other sentences than") or ""
     )
-    own, other = section_of(folder, tmp_path / "reports").split("On the 240 test sentences of row")
-    assert "| grouped |" in own
-    assert "| row |" not in own
+    own, other = section_of(folder, tmp_path / "reports").split(
+        "On the 240 test sentences of the row split"
+    )
+    assert "| the grouped split |" in own
+    assert "| the row split |" not in own
     assert "| nearest neighbour | 0.900 | 95.0 | 96.0 |" in other
-    assert "| row |" in other
+    assert "| the row split |" in other
 
 
 @pytest.mark.usefixtures("without_figures")
@@ -146,7 +151,7 @@ def test_variants_below_the_nearest_neighbour_are_named_beside_the_answer(
         for line in paths.lines
         if line.startswith("Not better than nearest-neighbour retrieval (0.450")
     )
-    assert "rotary and none; the best of them has 0.402" in line
+    assert "rotary and without positions; the best of them has 0.402" in line
     record = json.loads(paths.json.read_text())
     assert record["reference_points"]["not_better_than_nearest_neighbour"] == ["rotary", "none"]
     assert record["reference_points"]["scores"]["nearest_neighbour"]["test/bleu"] == 60.0
@@ -163,10 +168,10 @@ def with_scores(
     [
         (
             with_scores("nearest_neighbour", 0.8),
-            "sinusoidal, rotary and none; the best of them has 0.502",
+            "sinusoidal, rotary and without positions; the best of them has 0.502",
         ),
         (with_scores("nearest_neighbour", 0.05, 99.0, 99.0), None),
-        (with_scores("nearest_neighbour", 0.2), "none; the best of them has 0.102"),
+        (with_scores("nearest_neighbour", 0.2), "without positions; the best of them has 0.102"),
     ],
     default=2,
 )
@@ -177,7 +182,7 @@ def test_variants_and_nearest_neighbour_are_compared_in_the_primary_metric(
     folder = study(points | {"majority": nothing | {"exact_match": 0.3}})
     line = remark(folder, "Not better than nearest-neighbour")
     assert line is None if names is None else names in str(line)
-    assert "(0.300 exact match): none;" in (
+    assert "(0.300 exact match): without positions;" in (
         remark(folder, "Not better than the most frequent target") or ""
     )
 
@@ -225,7 +230,9 @@ def test_a_text_with_translations_has_a_report_without_reference_points(
     study: Any, tmp_path: Path
 ) -> None:
     folder = study(POINTS | {"vocabulary_bound": {}, "nearest_neighbour": {}, "source_copy": {}})
-    assert "## Variants" in write_report(folder, tmp_path).markdown.read_text(encoding="utf-8")
+    assert "### Scores and costs" in write_report(folder, tmp_path).markdown.read_text(
+        encoding="utf-8"
+    )
 
 
 def test_scores_without_padding_have_no_section_if_masks_hide_padding_everywhere(study):

@@ -13,7 +13,6 @@ from headtohead.analysis.study import Analysis
 from headtohead.escaping import latex_escape
 from headtohead.report.content import Report
 from headtohead.report.score_table import score_table
-from headtohead.report.variants import variant_section
 from headtohead.storage.frames import load_frames
 from made import case_table
 from made.fake_study import Study, write_study
@@ -48,7 +47,7 @@ def study(analysed: Callable[..., Analysis]) -> Callable[..., Report]:
         ({"sinusoidal": 0.9, "rotary": 0.9005}, None, set()),
         ({"sinusoidal": 0.9, "rotary": 0.9005}, 0.02, {"sinusoidal", "rotary"}),
         ({"sinusoidal": 0.8, "rotary": 0.9, "none": 0.9005}, None, set()),
-        ({"sinusoidal": 0.8, "rotary": 0.9, "alibi": 0.9005}, 0.02, {"rotary", "alibi"}),
+        ({"sinusoidal": 0.8, "rotary": 0.9, "alibi": 0.9005}, 0.02, {"rotary", "ALiBi"}),
         ({"sinusoidal": 0.8, "rotary": 0.9, "none": 0.3}, None, {"rotary"}),
     ],
     default=3,
@@ -57,21 +56,20 @@ def test_scores_are_bold_only_where_the_tests_decide(
     study: Callable[..., Report], means: dict[str, float], margin: float | None, bold: set[str]
 ) -> None:
     latex = score_table(study(means, margin=margin))
-    rows = re.findall(r"^(\S+) & 6 & (\\textbf)?", latex, re.MULTILINE)
+    rows = re.findall(r"^([\w ]+) & 6 & (\\textbf)?", latex, re.MULTILINE)
     assert {name for name, mark in rows if mark} == bold
+    assert " & difference & adjusted p & verdict & " in latex
     assert len(rows) == len(means)
     assert ("No score is bold" in latex) == (not bold)
 
 
 def test_verdicts_of_another_family_are_stated(study: Callable[..., Report]) -> None:
     declared = [{"name": "c", "variant": "rotary", "against": "sinusoidal"}]
-    for kind, own in (("factor", []), ("declared", declared)):  # both families have the difference
+    # Both families have the difference.
+    for family, own in (("changes", []), ("contrasts that the file declares", declared)):
         report = study({"sinusoidal": 0.8, "rotary": 0.81}, declared=own)
-        for text in (score_table(report), variant_section(report).text):
-            assert (
-                f"A difference that is also a {kind} contrast has the interval and the verdict of"
-                in text
-            )
+        note = f"A difference that is also one of the {family} has the same interval and verdict in"
+        assert note in score_table(report)
 
 
 def test_an_incomplete_study_has_no_bold_score(messy: Path) -> None:

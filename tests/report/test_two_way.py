@@ -15,6 +15,7 @@ from headtohead.report.content import Report
 from headtohead.report.contrasts import two_way_section
 from headtohead.report.writing import write_files
 from made import case_table
+from made.fake_study import phrases_of
 
 Analysed = Callable[..., Analysis]
 POSITIONAL = ["sinusoidal", "rotary", "none", "alibi"]
@@ -42,11 +43,12 @@ def test_every_cell_has_the_mean_of_its_runs_and_the_best_rows_are_first(
 ) -> None:
     grid = analysed(**STUDY).two_way
     assert grid.axes == ("positional", "attention")
-    assert grid.rows == ("alibi", "none", "rotary", "sinusoidal")
-    assert grid.columns == ("uniform", "linear", "split-heads")
+    assert grid.rows == ("ALiBi", "without positions", "rotary", "sinusoidal")
+    assert grid.columns == ("uniform attention", "linear attention", "split heads")
     for row, column in product(POSITIONAL, ATTENTION):
         axes = {"positional": row, "attention": column}
-        found = grid.cells.get((row, column))
+        phrases = phrases_of(axes)
+        found = grid.cells.get((phrases["positional"], phrases["attention"]))
         if axes == EXCLUDED:
             assert found is None
             continue
@@ -71,15 +73,15 @@ def test_with_a_margin_the_combinations_equivalent_to_the_best_are_counted(
 ) -> None:
     analysis = analysed(axes=AXES, score=broken, margin=0.035)
     result = analysis.two_way
-    assert result.ranking[0].name == "alibi with uniform"
-    assert answer(analysis).startswith(
-        "Of 12 ranked combinations of positional and attention, alibi with uniform has"
+    assert result.ranking[0].name == "ALiBi with uniform attention"
+    assert answer(analysis)[0].startswith(
+        "Of 12 ranked combinations of positional encoding and attention style, ALiBi with uniform attention has"
     )
     others = [row.comparison for row in result.ranking[1:] if row.comparison]
     assert sum(found.is_equivalent for found in others) == 1
     worse = sum(found.is_worse and not found.is_equivalent for found in others)
     counts = f"1 equivalent to the best within 0.035, {worse} worse than another combination, {10 - worse} undecided"
-    assert f"Of the other 11: {counts}." in answer(analysis)
+    assert f"Of the other 11: {counts}." in answer(analysis)[1]
     ranking = two_way_section(Report(analysis)).parts[0].frame
     deficits = [row.comparison.largest_deficit for row in result.ranking if row.comparison]
     assert list(ranking["worse by at most"]) == [
@@ -93,9 +95,9 @@ def test_combinations_with_the_scores_of_the_best_share_the_highest(analysed: An
     analysis = analysed(
         axes=AXES, score=lambda axes, seed: score(axes | {"attention": "linear"}, seed)
     )
-    names = "alibi with split-heads, alibi with linear and alibi with uniform"
+    names = "ALiBi with split heads, ALiBi with linear attention and ALiBi with uniform attention"
     assert re.search(
-        rf", {names} share the highest exact match, .* Of the other 9: ", answer(analysis)
+        rf", {names} share the highest exact match, .* Of the other 9: ", " ".join(answer(analysis))
     )
     ranking = two_way_section(Report(analysis)).parts[0].frame
     assert list(ranking["verdict"])[:4] == ["best", "equal", "equal", "undecided"]

@@ -12,10 +12,14 @@ from made.fake_study import Study, write_study
 
 @pytest.fixture
 def make_experiment(tmp_path: Path) -> Callable[..., Path]:
-    """Return a function that writes a study of one seed below ``tmp_path / "runs"``; arguments as of `Study`."""
+    """Return a function that writes a study of one seed below ``tmp_path / "runs"``; arguments as of `Study`.
+
+    Attention maps, of which MLflow gets images and pages, are only in studies with ``maps=True``.
+    """
 
     def make(**changes: Any) -> Path:
-        return write_study(tmp_path / "runs", Study(**({"seeds": (1,), "weights": True} | changes)))
+        defaults = {"seeds": (1,), "weights": True, "maps": False}
+        return write_study(tmp_path / "runs", Study(**(defaults | changes)))
 
     return make
 

@@ -5,16 +5,18 @@ import base64
 import json
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from tornado.websocket import websocket_connect
 
@@ -38,16 +40,21 @@ MEASURE = """JSON.stringify(Array.from(document.querySelectorAll(".js-plotly-plo
   const left = text => text.getBoundingClientRect().left, right = text => text.getBoundingClientRect().right;
   const cut = text => left(text) < box.left - 2 || right(text) > box.right + 2;
   const names = Array.from(plot.querySelectorAll("text")).filter(text => /[a-z]{2}/.test(text.textContent));
-  return { width: box.width, height: box.height, bars: count(".bars .point"), bands: count(".js-fill"),
-    points: count(".scatterlayer .points path"), cut: names.filter(cut).map(text => text.textContent) };
+  const fills = Array.from(plot.querySelectorAll(".bars .point path"), path => getComputedStyle(path).fill);
+  return { colours: [...new Set(fills)].length,
+    width: box.width, height: box.height, bars: count(".bars .point"), bands: count(".js-fill"),
+    cut: names.filter(cut).map(text => text.textContent) };
 }))"""
 
 
 @pytest.fixture(scope="module", params=["newest", "oldest"])
 def server(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    h2h_here: Callable[..., Any],
+    store_template: Path,
 ) -> Iterator[tuple[str, str]]:
-    """The address of a server with a study, and the id of the study's own run."""
+    """The address of a server with a study, and the id of the study's own run; SIGTERM ends it with its workers."""
     root, environment = tmp_path_factory.mktemp("browser"), {**os.environ, "PYTHONUNBUFFERED": "1"}
     environment.pop("MLFLOW_TRACKING_URI", None)
     if request.param == "oldest":
@@ -67,9 +74,13 @@ def server(
         environment["PYTHONPATH"] = str(root / "mlflow")
     write_study(root / "runs", Study(seeds=(1, 2, 3), axes={"positional": VARIANTS}))
     h2h = [sys.executable, "-m", "headtohead.cli"]
-    subprocess.run(
-        [*h2h, "sync"], cwd=root, env=environment, check=True, capture_output=True, timeout=200
-    )
+    if request.param == "oldest":
+        subprocess.run(
+            [*h2h, "sync"], cwd=root, env=environment, check=True, capture_output=True, timeout=200
+        )
+    else:
+        shutil.copyfile(store_template, root / "mlflow.db")
+        assert h2h_here(root, "sync").returncode == 0
     port = free_port()
     command = [*h2h, "ui", "--no-browser", "--port", str(port)]
     with subprocess.Popen(
@@ -80,7 +91,12 @@ def server(
             assert any(line.startswith("Ctrl-C stops the server") for line in process.stdout)
             with closing(sqlite3.connect(root / "mlflow.db")) as store:
                 ((own,),) = store.execute("SELECT run_uuid FROM runs WHERE name = 'quickstart'")
+            started = psutil.Process(process.pid).children(recursive=True)
             yield f"http://127.0.0.1:{port}", own
+            process.terminate()
+            assert process.wait(120) == 128 + signal.SIGTERM
+            _, left = psutil.wait_procs(started, timeout=30)
+            assert left == []
         finally:
             process.terminate()
 
@@ -159,6 +175,23 @@ def look(url: str, width: int, script: str, number: int, picture: Path) -> Any:
         process.stderr.close()
 
 
+PAGE = """JSON.stringify((() => {
+  const [paragraph] = Array.from(document.querySelectorAll("p")).filter(p => p.textContent.includes("Question: "));
+  if (!paragraph) return [];
+  const at = (x, y) => document.elementFromPoint(x, y);
+  const [link] = Array.from(paragraph.querySelectorAll("a")).filter(a => a.textContent.startsWith("attention"));
+  const text = paragraph.getBoundingClientRect(), box = link.getClientRects()[0];
+  const cut = [];
+  for (let outer = paragraph.parentElement; outer; outer = outer.parentElement)
+    if (outer.clientWidth && text.right > outer.getBoundingClientRect().left + outer.clientWidth + 1)
+      cut.push(outer.tagName + " of " + outer.clientWidth);
+  return [{ text: paragraph.textContent, cut, top: text.top,
+    is_visible: paragraph.contains(at(text.left + 5, text.top + 9)),
+    is_clickable: at(box.left + 5, box.top + 9) === link }];
+})())"""
+"""The description of a study: its text, the elements that cut it, and whether it and its link are in front."""
+
+
 PANEL = "mlflow.assistant.fab.autoOpenedOnFirstLoad_v1"
 """Key of the panel that MLflow opens at the first visit and not again."""
 
@@ -172,13 +205,25 @@ def test_the_view_opens_with_readable_charts(server: tuple[str, str], tmp_path: 
         assert chart["width"] > 400
         assert chart["height"] > 180
         assert chart["cut"] == []
-    assert any(chart["bars"] == 2 for chart in charts), (
-        "a difference to the baseline per other variant"
-    )
+    by_variant = [chart for chart in charts if chart["bars"] == chart["colours"] == 3]
+    assert len(by_variant) >= 2, "differences and scores, with a colour of its own per variant"
     assert any(chart["bands"] == 3 for chart in charts), "a loss with a band per variant"
-    assert any(chart["points"] == 3 and not chart["bands"] for chart in charts), (
-        "a cost per variant"
-    )
+
+
+@pytest.mark.parametrize("width", [1440, 800])
+def test_the_page_of_a_study_shows_its_answer_with_a_link_to_the_attention(
+    server: tuple[str, str], tmp_path: Path, width: int
+) -> None:
+    address, own = server
+    url = f"{address}/#/experiments/2/runs/{own}?workflowType=machine_learning"
+    (page,) = look(url, width, PAGE, 1, tmp_path / "page.png")
+    answer, _, question = page["text"].partition("attention of every variant")
+    assert answer.strip().endswith(".")
+    assert "exact match" in answer
+    assert "Question: Which positional encoding" in question
+    assert page["cut"] == []
+    assert page["is_visible"]
+    assert page["is_clickable"], "MLflow's gradient covers the link"
 
 
 def test_the_attention_page_opens_in_the_viewer_of_artifacts(

@@ -15,6 +15,7 @@ from mlflow.entities import Run
 from headtohead.storage.leases import Lease
 from headtohead.tracking.shipping import ship
 from headtohead.tracking.study import TrackedRun, TrackedStudy
+from headtohead_mlflow.colours import INVISIBLE
 from made import case_table
 from made.fake_study import REASONS, Study, edit, record_checksums, write_study
 
@@ -84,18 +85,16 @@ def test_axes_and_configuration_are_parameters_and_runtime_fields_are_not(delive
 
 def test_name_times_and_tags_describe_the_run_and_how_to_repeat_it(delivered: Place) -> None:
     info, tags = delivered.shipped().info, delivered.shipped().data.tags
-    assert info.run_name == "rotary · causal · s1"
+    assert info.run_name == "rotary, a causal mask · s1"
     assert (info.status, info.start_time, info.end_time) == (
         "FINISHED",
         1767607201000,
         1767607215000,
     )
     assert tags["h2h.run_hash"] == delivered.run.run_hash
-    assert (tags["h2h.state"], tags["h2h.variant"], tags["h2h.seed"]) == (
-        "DONE",
-        "rotary-causal",
-        "1",
-    )
+    assert (tags["h2h.state"], tags["h2h.seed"]) == ("DONE", "1")
+    assert tags["h2h.variant"].rstrip(INVISIBLE) == "rotary, a causal mask (baseline)"
+    assert delivered.shipped().data.params["variant"] == "rotary, a causal mask"
     assert tags["mlflow.source.git.commit"] == "0f1e2d3c4b5a69788796a5b4c3d2e1f001122334"
     assert f"`h2h reproduce quickstart/{delivered.run.path.name}`" in tags["mlflow.note.content"]
 
@@ -107,7 +106,11 @@ def test_histories_and_final_values_arrive(delivered: Place) -> None:
     assert history[0].timestamp == 1700000000833
     results = json.loads((delivered.run.path / "results.json").read_text())
     assert {key: run.data.metrics[key] for key in results["metrics"]} == results["metrics"]
+    counts = delivered.run.record.counts
+    costs = {name: run.data.metrics[f"cost/{name}"] for name in ("parameters", "flops_per_token")}
+    assert costs == {"parameters": counts.total, "flops_per_token": counts.flops_per_token}
     assert len(run.data.metrics) < 30
+    assert not any(" " in name for name in run.data.metrics)
 
 
 def test_the_run_directory_arrives_unchanged_and_its_maps_as_images(delivered: Place) -> None:
@@ -116,10 +119,13 @@ def test_the_run_directory_arrives_unchanged_and_its_maps_as_images(delivered: P
         path.name.partition("+timestamp")[0] for path in delivered.artifact("images").iterdir()
     }
     note = delivered.shipped().data.tags["mlflow.note.content"]
-    shown = re.findall(r"!\[attention/\w+\]\(get-artifact\?path=(\S+)&run_uuid=(\w+)\)", note)
+    shown = re.findall(
+        r"!\[weights/attention-\w+\]\(get-artifact\?path=(\S+)&run_uuid=(\w+)\)", note
+    )
     assert [delivered.artifact(unquote(path)).suffix for path, run_id in shown] == [".png"] * 3
     assert {run_id for path, run_id in shown} == {delivered.shipped().info.run_id}
-    assert names == {f"attention~{role}+step+{probe}" for role, probe in maps}
+    assert names == {f"weights~attention-{role}+step+{probe}" for role, probe in maps}
+    assert min(names) > "valid"
     assert delivered.shipped().data.tags["mlflow.loggedImages"] == "True"
     there = delivered.artifact("run")
     for path in there.rglob("*"):
@@ -142,7 +148,11 @@ def test_translations_are_a_table_that_mlflow_reads_back(
 
 
 @pytest.mark.slow
-def test_a_changed_run_directory_updates_the_same_run_and_nothing_twice(shipped: Place) -> None:
+def test_a_changed_run_directory_updates_the_same_run_and_nothing_twice(
+    make_experiment: MakeExperiment, store_uri: str
+) -> None:
+    shipped = Place(make_experiment(axes=ONE_VARIANT, maps=True), store_uri)
+    shipped.ship()
     before = shipped.shipped()
     results = json.loads((shipped.run.path / "results.json").read_text())
     edit(shipped.run.path / "results.json", metrics=results["metrics"] | {"test/bleu": 12.5})
@@ -293,7 +303,7 @@ def test_a_reused_run_is_shown_in_both_studies_with_its_weights_in_the_first(
 def test_a_damaged_run_directory_is_named_and_keeps_no_other_back(
     make_experiment: MakeExperiment, store_uri: str, name: str
 ) -> None:
-    folder = make_experiment(seeds=(1, 2), axes=ONE_VARIANT)
+    folder = make_experiment(seeds=(1, 2), axes=ONE_VARIANT, maps=True)
     damaged = TrackedStudy.read(folder).runs()[0].path
     (damaged / name).write_text("{")
     report = ship(folder, store_uri)

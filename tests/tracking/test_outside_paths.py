@@ -9,7 +9,7 @@ from subprocess import CompletedProcess
 import pytest
 
 from headtohead.errors import HeadToHeadError
-from headtohead.storage.paths import inside
+from headtohead.storage.paths import checked_path
 from made import case_table
 from made.fake_study import edit
 
@@ -21,7 +21,7 @@ SECRET = "the content of a file outside the study"
 
 @pytest.fixture
 def folder(make_experiment: MakeExperiment) -> Path:
-    return make_experiment(axes=AXES)
+    return make_experiment(axes=AXES, maps=True)
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ def test_a_report_folder_that_is_a_link_is_refused(
 )
 def test_names_that_leave_a_folder_are_refused(tmp_path: Path, name: object) -> None:
     with pytest.raises(HeadToHeadError, match="is not a path inside"):
-        inside(tmp_path, name)
+        checked_path(tmp_path, name)
 
 
 def test_links_are_refused_only_below_the_root(tmp_path: Path) -> None:
@@ -168,14 +168,14 @@ def test_links_are_refused_only_below_the_root(tmp_path: Path) -> None:
     real.mkdir(parents=True)
     root = tmp_path / "root"
     root.symlink_to(tmp_path / "real")
-    assert inside(root, "a/b", tree=True) == root / "a" / "b"
-    assert inside(root, "a", "not yet", tree=True) == root / "a" / "not yet"
+    assert checked_path(root, "a/b", tree=True) == root / "a" / "b"
+    assert checked_path(root, "a", "not yet", tree=True) == root / "a" / "not yet"
     (real / "link").symlink_to("nowhere")
-    assert inside(root, "a") == root / "a"
+    assert checked_path(root, "a") == root / "a"
     for call in (
-        lambda: inside(root, "a/b/link"),
-        lambda: inside(root, "a", tree=True),
-        lambda: inside(root, tree=True),
+        lambda: checked_path(root, "a/b/link"),
+        lambda: checked_path(root, "a", tree=True),
+        lambda: checked_path(root, tree=True),
     ):
         with pytest.raises(HeadToHeadError, match=r"b/link' is a symbolic link"):
             call()

@@ -144,13 +144,25 @@ def test_a_server_down_for_the_whole_study_loses_nothing(
 
 
 def test_the_last_pass_is_repeated_while_the_parent_waits(
-    make_experiment: MakeExperiment, store_uri: str, tmp_path: Path
+    make_experiment: MakeExperiment,
+    store_uri: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     store, elsewhere = tmp_path / "mlflow.db", tmp_path / "elsewhere.db"
     store.rename(elsewhere)
     store.mkdir()  # in the way
-    threading.Timer(1.5, lambda: (store.rmdir(), elsewhere.rename(store))).start()
+    attempts: list[float] = []
+
+    def pause(seconds: float) -> None:
+        """Clear the way at the first pause, instead of waiting."""
+        attempts.append(seconds)
+        store.rmdir()
+        elsewhere.rename(store)
+
+    monkeypatch.setattr(process.time, "sleep", pause)
     assert process.follow(Shipper(make_experiment(axes=AXES), uri=store_uri), ENDED)
+    assert attempts == [process.POLL_SECONDS]
     assert len(_runs(store_uri)) == 2
 
 
@@ -162,11 +174,11 @@ def test_the_last_pass_of_another_process_is_waited_for(
     loggers.mkdir()
     last_pass = FileLock(loggers / "mlflow.lock", thread_local=False)
     last_pass.acquire()
-    monkeypatch.setattr(process, "LOCK_SECONDS", 0.1)
+    monkeypatch.setenv("H2H_TRACKING_SECONDS", "0.1")
     with pytest.raises(InUseError):
         process.follow(Shipper(folder, uri=store_uri), ENDED)
-    monkeypatch.setattr(process, "LOCK_SECONDS", 60)
-    threading.Timer(1.0, last_pass.release).start()
+    monkeypatch.setenv("H2H_TRACKING_SECONDS", "60")
+    threading.Timer(0.2, last_pass.release).start()
     assert process.follow(Shipper(folder, uri=store_uri), ENDED)
 
 

@@ -77,7 +77,10 @@ def test_padding_a_mask_aligns_its_strides_and_changes_no_value(
     keys: int, lead: tuple[int, int]
 ) -> None:
     mask = torch.randn(*lead, 5, keys, dtype=torch.float64, requires_grad=True)
-    for table in (mask, mask[..., : keys - 1], mask[:1].expand(6, 2, 5, keys)):
+    channels_last = mask.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
+    tables = [mask, mask[..., : keys - 1], mask[:1].expand(6, 2, 5, keys), channels_last]
+    tables.append(mask[:1, :1, :1].as_strided((1, 1, 1, keys), (9, 9, 9, 1)))
+    for table in tables:
         aligned = aligned_mask(table)
         assert aligned.stride(-1) == 1
         assert not any(stride % ALIGNED for stride in aligned.stride()[:-1])

@@ -17,7 +17,6 @@ from headtohead.training.evaluate import (
     TeacherForced,
     Translations,
     collect,
-    distinct_sources,
     teacher_forced,
     translate_rows,
     translator,
@@ -72,7 +71,7 @@ def test_losses_do_not_depend_on_batch_size_and_chunk_size(data, split, monkeypa
 def test_translations_are_matched_with_their_rows(data, split):
     model = model_of(data)
     raw = data.splits["train"]
-    rows = distinct_sources(raw, 5)
+    rows = raw.distinct_sources(5)
     write = translator(EvaluateConfig(), data.target_vocabulary, 6)
     written = translate_rows(model, split, [torch.tensor(rows)], write)[1]
     found = collect(data, raw, rows, written)
@@ -94,15 +93,15 @@ def test_a_metric_must_count_every_output(counts):
 
 def test_distinct_sources_are_taken_once_in_order(data):
     raw = data.splits["train"]
-    rows = distinct_sources(raw, None)
+    rows = raw.distinct_sources(None)
     texts = [raw.source_text[row] for row in rows]
     assert len(set(texts)) == len(texts)
     assert set(texts) == set(raw.source_text)
     assert rows == sorted(rows)
-    assert distinct_sources(raw, 3) == distinct_sources(raw, 3) != rows[:3], (
+    assert raw.distinct_sources(3) == raw.distinct_sources(3) != rows[:3], (
         "a sorted file has its shortest first"
     )
-    assert distinct_sources(raw, len(rows) + 1) == rows
+    assert raw.distinct_sources(len(rows) + 1) == rows
 
 
 def test_length_buckets_are_intervals_between_adjacent_bounds():

@@ -1,6 +1,7 @@
 """The stored values per example have the scores of ``results.json`` as their means, for every task."""
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from headtohead.analysis.example_values import ExampleValues, example_values
 from headtohead.config.builder import resolve
 from headtohead.data import cache_root, prepare
 from headtohead.data.metrics import LOG_ERROR
-from headtohead.schema.metric import UNPADDED
+from headtohead.schema.metric import LOSS, UNPADDED
 from headtohead.storage.examples import SplitExamples, read_examples, write_examples
 from headtohead.storage.frames import Frames, load_frames
 from headtohead.storage.metrics import find
@@ -276,7 +277,7 @@ def test_values_that_are_not_the_score_and_a_missing_file_are_reasons_for_no_val
 
 
 def test_a_score_that_is_not_defined_without_a_group_has_no_values(
-    study: Path, restored: Path
+    study: Path, restored: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def all_in_the_first(test: SplitExamples) -> Any:
         labels = np.zeros_like(test.num_labels)
@@ -285,4 +286,8 @@ def test_a_score_that_is_not_defined_without_a_group_has_no_values(
 
     rewrite(restored, num_labels=all_in_the_first)
     reason = "the score is not defined without one of the groups of examples"
+    assert example_values(loaded(study), "sinusoidal", "test/loss") == reason
+    # Python's logarithm of 0 raises a ValueError, which is no ArithmeticError.
+    of_labels = replace(LOSS, pool=lambda counts: math.log(counts[1]))
+    monkeypatch.setattr(module, "find_metric", lambda name: of_labels)
     assert example_values(loaded(study), "sinusoidal", "test/loss") == reason

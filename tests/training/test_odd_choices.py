@@ -6,16 +6,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from headtohead.config.builder import resolve
 from headtohead.data import PreparedData, cache_root, prepare, prepare_corpus
 from headtohead.errors import HeadToHeadError
+from headtohead.execution.worker import training_loss
 from headtohead.planning.compatibility import find_incompatibility, longest_sequences
 from headtohead.planning.lengths import decoding_limit
 from headtohead.plugins.dataset import Corpus, Pair
 from headtohead.schema.run_config import DataConfig, RunConfig, changed
+from headtohead.storage.results import MetricLine
 from headtohead.storage.stack import ResumePoints
 from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training import evaluate
@@ -40,7 +43,9 @@ def test_a_batchs_loss_is_the_mean_over_its_labels(shift: bool) -> None:
     quirks = {"notebooks": {"shift_targets": shift}}
     config = tiny_config(train={"batch_size": 48, "steps": 1}, quirks=quirks)
     seen: list[Evaluation] = []
-    stack = StackTraining(config, [4], tiny_data(), CPU, events=TrainingEvents(seen.append))
+    stack = StackTraining(
+        config, [4], tiny_data(), CPU, events=TrainingEvents(on_evaluation=seen.append)
+    )
     train = tiny_data().splits["train"]
     losses = []
     for source, target in zip(train.source, train.target, strict=True):
@@ -170,7 +175,10 @@ def test_no_epoch_leaves_the_weights_as_drawn_and_evaluates_them(tmp_path: Path)
         tiny_data(),
         CPU,
         ResumePoints(tmp_path),
-        events=TrainingEvents(seen.append, lambda step, steps: progress.append((step, steps))),
+        events=TrainingEvents(
+            on_evaluation=seen.append,
+            on_progress=lambda step, steps: progress.append((step, steps)),
+        ),
     )
     drawn = {name: value.clone() for name, value in stack.model.state_dict().items()}
     stack.run()
@@ -182,7 +190,12 @@ def test_no_epoch_leaves_the_weights_as_drawn_and_evaluates_them(tmp_path: Path)
     assert set(seen[0].metrics) == {"valid/loss", "valid/perplexity", "valid/token_accuracy"}
     assert progress == [(0, 0)]
     again = StackTraining(
-        config, [1, 2], tiny_data(), CPU, ResumePoints(tmp_path), events=TrainingEvents(seen.append)
+        config,
+        [1, 2],
+        tiny_data(),
+        CPU,
+        ResumePoints(tmp_path),
+        events=TrainingEvents(on_evaluation=seen.append),
     )
     again.run()
     assert seen[2].metrics == seen[0].metrics
@@ -371,3 +384,102 @@ def test_a_member_whose_masks_hide_padding_has_its_padded_scores_in_a_mixed_stac
     hidden, visible = (scored(member)[0].metrics for member in range(2))
     assert hidden["test/loss_unpadded"] == hidden["test/loss"]
     assert visible["test/loss_unpadded"] != visible["test/loss"]
+
+
+def test_the_training_loss_comes_every_fiftieth_of_the_steps_and_changes_no_evaluation() -> None:
+    config = tiny_config(train={"batch_size": 8, "steps": 100, "evaluate_every": 25})
+    lines: list[MetricLine] = []
+    evaluated: list[int] = []
+
+    def add(evaluation: Evaluation) -> None:
+        lines.append(MetricLine(evaluation.step, 0.0, evaluation.metrics))
+
+    def evaluate_and_add(evaluation: Evaluation) -> None:
+        evaluated.append(evaluation.step)
+        add(evaluation)
+
+    stack = StackTraining(
+        config,
+        [4],
+        tiny_data(),
+        CPU,
+        events=TrainingEvents(on_evaluation=evaluate_and_add, on_loss=add),
+    )
+    losses: list[float] = []
+    update = stack.update
+
+    def recorded(*batch: Any) -> None:
+        before = float(stack.loss_sums[0])
+        update(*batch)
+        losses.append(float(stack.loss_sums[0]) - before)
+
+    stack.update = recorded  # type: ignore[method-assign]
+    stack.run()
+    assert evaluated == [25, 50, 75, 100]
+    assert [line.step for line in lines] == sorted({*range(2, 101, 2), *evaluated})
+    by_step = {line.step: line.values["train/loss"] for line in lines}
+    assert by_step[24] == pytest.approx(np.mean(losses[22:24]), rel=1e-9)
+    assert by_step[25] == pytest.approx(losses[24], rel=1e-9)
+    for end in evaluated:
+        expected = np.mean(losses[end - 25 : end])
+        assert training_loss(lines, end, 25) == pytest.approx(expected, rel=1e-9)
+    assert training_loss(lines, None, 25) == training_loss(lines, 100, 25)
+    assert training_loss([], None, 25) is None
+    before_first_loss = [MetricLine(10, 0.0, {"train/loss": 1.0})]
+    assert training_loss(before_first_loss, 5, 25) is None
+
+
+def _trained_with_events(
+    evaluate_at_tenths: bool, broken_step: int | None = None
+) -> tuple[StackTraining, list[int], list[MetricLine]]:
+    """Train 40 steps, of which ten validations would cost 6 %; return the evaluated steps and the training losses."""
+    config = tiny_config(train={"batch_size": 8, "steps": 40})
+    evaluated: list[int] = []
+    lines: list[MetricLine] = []
+
+    def add(evaluation: Evaluation) -> None:
+        losses = {"train/loss": evaluation.metrics["train/loss"]}
+        lines.append(MetricLine(evaluation.step, 0.0, losses))
+
+    def evaluate_and_add(evaluation: Evaluation) -> None:
+        evaluated.append(evaluation.step)
+        add(evaluation)
+
+    events = TrainingEvents(on_evaluation=evaluate_and_add, on_loss=add)
+    stack = StackTraining(config, [4], tiny_data(), CPU, events=events)
+    if evaluate_at_tenths:
+        stack.evaluate_every = 4
+    update = stack.update
+
+    def breaking(*batch: Any) -> None:
+        update(*batch)
+        if stack.progress.step + 1 == broken_step:
+            stack.loss_sums += math.nan
+
+    stack.update = breaking  # type: ignore[method-assign]
+    stack.run()
+    return stack, evaluated, lines
+
+
+def test_the_number_of_validations_changes_neither_weights_nor_training_losses() -> None:
+    five, at_fifths, losses = _trained_with_events(evaluate_at_tenths=False)
+    ten, at_tenths, expected = _trained_with_events(evaluate_at_tenths=True)
+    assert at_fifths == [8, 16, 24, 32, 40]
+    assert at_tenths == list(range(4, 41, 4))
+    assert losses == expected
+    for line in (None, 40, 36):
+        assert training_loss(losses, line, five.average_every) == training_loss(expected, line, 4)
+    mean = np.mean([line.values["train/loss"] for line in losses[-4:]])
+    assert training_loss(losses, None, five.average_every) == pytest.approx(mean, rel=1e-12)
+    for name, weight in ten.model.state_dict().items():
+        assert torch.equal(five.model.state_dict()[name], weight)
+    assert torch.equal(five.final_validation().losses, ten.final_validation().losses)
+
+
+def test_a_loss_that_is_not_finite_ends_a_run_between_two_validations() -> None:
+    five, at_fifths, _ = _trained_with_events(evaluate_at_tenths=False, broken_step=10)
+    ten, at_tenths, _ = _trained_with_events(evaluate_at_tenths=True, broken_step=10)
+    assert at_fifths == [8, 12]
+    assert at_tenths == [4, 8, 12]
+    assert five.progress.members == ten.progress.members
+    assert five.progress.members[0].ended == "diverged"

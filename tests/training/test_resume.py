@@ -46,6 +46,7 @@ def train_until(config: RunConfig, points: ResumePoints, at: int) -> None:
 
 CONFIGS = {
     "plain": {},
+    "between two training losses": {"steps": 60, "evaluate_every": 50},
     "adam and cosine": {"optimizer": "adam", "schedule": "cosine", "weight_decay": 0.1},
     "decoder-only, muon and wsd": {
         "model": "decoder-only",
@@ -61,18 +62,19 @@ CONFIGS = {
 @case_table(
     ("name", "at"),
     [
-        ("plain", 1),
         ("plain", 13),
+        ("between two training losses", 51),
+        ("plain", 1),
         ("adam and cosine", 18),
         ("decoder-only, muon and wsd", 9),
         ("early stopping", 3),
     ],
-    default=1,
+    default=2,
 )
 def test_a_resumed_training_equals_an_undisturbed_one(tmp_path: Path, name: str, at: int) -> None:
     config = tiny(**CONFIGS[name])
     seen: list[Evaluation] = []
-    whole = training(config, events=TrainingEvents(seen.append))
+    whole = training(config, events=TrainingEvents(on_evaluation=seen.append, on_loss=seen.append))
     whole.run()
     assert whole.progress.step > at
     points = ResumePoints(tmp_path)
@@ -80,7 +82,9 @@ def test_a_resumed_training_equals_an_undisturbed_one(tmp_path: Path, name: str,
     _, state = checkpoint.load(points.newest_first()[0].path)
     later: list[Evaluation] = []
     torch.rand(7)  # A resume does not depend on the global random state.
-    rest = training(config, points, events=TrainingEvents(later.append))
+    rest = training(
+        config, points, events=TrainingEvents(on_evaluation=later.append, on_loss=later.append)
+    )
     rest.run()
     for (key, a), (_, b) in zip(
         whole.model.state_dict().items(), rest.model.state_dict().items(), strict=True

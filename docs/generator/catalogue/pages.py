@@ -9,7 +9,7 @@ from pathlib import Path
 from catalogue.content import CatalogueEntry
 from catalogue.kernels import kernels_page
 from catalogue.pictures import Picture, numbers_of, png, same_numbers, stored_numbers
-from headtohead.ownership import claim, owned, remove
+from headtohead.ownership import claim, names_in_manifest, remove
 from headtohead.plugins.families import FAMILIES
 from headtohead.report.render import environment, tidy_markdown
 
@@ -50,7 +50,7 @@ def write_files(folder: Path, files: Files) -> None:
 
     Pictures are compared by the numbers stored in them, since another machine draws other bytes.
     """
-    remove(folder, owned(folder).difference(files))
+    remove(folder, names_in_manifest(folder).difference(files))
     claim(folder, files)
     for name, content in files.items():
         path = folder / name

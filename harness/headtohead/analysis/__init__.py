@@ -1,1 +1,1 @@
-"""Contrasts and verdicts of an experiment, published claims, two-way tables."""
+"""The analysis of an experiment: contrasts with intervals and verdicts, findings, sentences, published claims."""

@@ -93,7 +93,12 @@ def agreement(expect: Expectation, interval: Interval | None) -> Agreement:
 
 
 def _finding(interval: Interval, by: float, *, is_within: bool, is_beyond: bool) -> str:
-    """Return direction and size that the interval shows; ``by`` is 0 without an expected size."""
+    """Return what an interval shows, as in `Agreement.finding`.
+
+    An interval on one side of 0 has a direction, and *by more than* or *by less than* the expected size if all of it
+    is. An interval that contains 0 is *equal to within* that size if it lies within it; otherwise, no difference is
+    shown. ``by`` is the expected size, 0 without one.
+    """
     if _is_above(interval.low, 0.0):
         direction = "higher"
     elif _is_above(0.0, interval.high):

@@ -29,14 +29,24 @@ Compare = Callable[[frozenset[str]], Mapping[str, BestComparison]]
 
 
 def best_variants(scores: Scores, family: Family, compare: Compare) -> BestVariants:
-    """Return the variants that the intervals support as the best; ``family`` compares all variants with the baseline.
+    """Return the variants that the intervals support as the best, or why no variant can be named.
 
-    The variant with the best mean is among them if every other variant is equal to it in every seed, equivalent to it
-    within the margin, or worse than another variant. Equal and equivalent variants are among them too.
-    If the baseline is not, the verdict on each of them must be better.
+    The best are the variant with the best mean, those that have its score in every seed, and those that no other
+    variant can exceed by the margin. No variant is named if one of the others is not shown to be worse than some
+    variant, or if the baseline is not among the best and one of them is not shown to be better than it. Neither is a
+    variant named if runs collapsed, if results or scores are missing, if scores cannot be compared, with fewer than two
+    trained variants, or if two of them share fewer than two seeds.
+
+    Args:
+        scores: The scores of the study.
+        family: The contrasts of all variants with the baseline.
+        compare: `compare_variants` of these scores.
+
+    Raises:
+        HeadToHeadError: If the stored values per example of a run are damaged.
     """
     frames, ranked = scores.frames, scores.ranked
-    reason = _not_comparable(scores)
+    reason = _why_not_comparable(scores)
     if reason:
         return BestVariants(reason=reason)
     comparisons = compare(frozenset(ranked))
@@ -62,8 +72,8 @@ def best_variants(scores: Scores, family: Family, compare: Compare) -> BestVaria
     return BestVariants(frozenset(best))
 
 
-def _not_comparable(scores: Scores) -> str:
-    """Return why the scores of all variants cannot be compared with each other; empty if they can."""
+def _why_not_comparable(scores: Scores) -> str:
+    """Return the first reason why the scores of all variants cannot be compared with each other; empty if they can."""
     frames = scores.frames
     if scores.incomplete:
         return "variants are incomplete"
@@ -78,9 +88,13 @@ def _not_comparable(scores: Scores) -> str:
 
 
 def compare_variants(scores: Scores, slugs: Iterable[str]) -> dict[str, BestComparison]:
-    """Return the comparisons with the best by slug of the trained variants; empty if two share fewer than two seeds.
+    """Return the comparison of each variant with all others, by the slug of the variant that has the runs.
 
-    Collapsed runs do not count.
+    Variants that equal each other are one. Empty with fewer than two trained variants, and if two of them share fewer
+    than two seeds. Collapsed runs do not count. The margin is None without room above the best mean (`Scores.margin`).
+
+    Raises:
+        HeadToHeadError: If the stored values per example of a run are damaged.
     """
     frames, metric = scores.frames, scores.metric
     trained = sorted({frames.trained(slug) for slug in slugs})

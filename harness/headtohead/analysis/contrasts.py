@@ -18,15 +18,23 @@ from headtohead.analysis.agreement import (
     agreement_of_zero,
 )
 from headtohead.analysis.scores import Scores, missing_scores, score_mismatch, scores_of
-from headtohead.config.labels import listed, text
+from headtohead.config.labels import listed
 from headtohead.schema.experiment_file import Expectation
 from headtohead.storage.contrasts import BALANCED, ContrastRecord
 from headtohead.storage.frames import Frames
-from headtohead.storage.metrics import counted, decimals_of, higher_is_better, readable, show
+from headtohead.storage.metrics import (
+    counted,
+    decimals_of,
+    higher_is_better,
+    is_at_end,
+    readable,
+    show,
+)
 from headtohead_judge.contrast import Contrast, Estimate, Setting, Side, estimate_family, with_sign
 from headtohead_judge.looks import Looks
 from headtohead_judge.paired_tests import Difference, level_of_each
 from headtohead_judge.verdicts import (
+    CANNOT_TELL,
     DETECTED,
     NO_VERDICT,
     NOT_SHOWN,
@@ -50,6 +58,8 @@ NOTES = {
 FAMILIES = ("variant", "factor", "interaction", "declared", "added", "taken")
 """The families of contrasts, in the order of `Families`."""
 
+AT_END = "every score is {ends}"
+EXCLUDED = "{number} of {total} settings {verdict}, excluded"
 MAX_NAMED = 2
 """Maximum number of variants without a score that the reason for a missing test names."""
 
@@ -76,6 +86,7 @@ class ContrastResult:
         contrast: The settings that are tested, with the variants as reported.
         trained: The same settings with the variants that have the runs.
         num_excluded: Number of settings that are the same by construction and do not enter the average.
+        is_at_end: Whether all scores are the lowest or highest possible ones, and equal in every seed.
         estimate: The difference, also by seed and by setting; None without a test.
         judgement: The verdict.
         is_unlike_paired_test: Whether the paired t-test, corrected alike, disagrees on whether there is a difference.
@@ -91,6 +102,7 @@ class ContrastResult:
     contrast: Contrast
     trained: Contrast
     num_excluded: int = 0
+    is_at_end: bool = False
     estimate: Estimate | None = None
     judgement: Judgement = UNTESTED
     is_unlike_paired_test: bool = False
@@ -137,24 +149,14 @@ class ContrastResult:
         return [side.variant for side in self.contrast.sides_with(-1.0)]
 
     @property
+    def others(self) -> list[str]:
+        """The slugs of the variants with a positive weight, once for each setting."""
+        return [side.variant for side in self.contrast.sides_with(1.0)]
+
+    @property
     def axis(self) -> str | None:
         """The axis of a factor contrast, the name of a change, or the first axis of an interaction; None for others."""
         return self.record.effects[0].axis if self.record.effects else None
-
-    @property
-    def value(self) -> str:
-        """The value of ``axis`` as text; only for contrasts with an axis."""
-        return text(self.record.effects[0].value)
-
-    @property
-    def against_value(self) -> str:
-        """The value of ``axis`` that ``value`` is compared with, as text; only for contrasts with an axis."""
-        return text(self.record.effects[0].against)
-
-    @property
-    def within(self) -> str:
-        """The axes that are constant in a factor's block, with their values."""
-        return ", ".join(f"{axis} {text(value)}" for axis, value in self.record.given.items())
 
     @property
     def is_testable(self) -> bool:
@@ -332,7 +334,7 @@ class Families(NamedTuple):
     def variance_ratio(self, family: str) -> float:
         """Return the mean variance of the contrasts of a family per squared weight, divided by the residual variance.
 
-        Of several models, for example of several metrics, the ratio that is furthest above 1; NaN without a model.
+        Of several models, for example of several metrics, the largest ratio; NaN without a model.
         """
         ratios = []
         for contrast in self[FAMILIES.index(family)].contrasts:
@@ -347,6 +349,9 @@ def families(scores: Scores) -> Families:
 
     No difference has two verdicts: a difference of several families has the verdict of the first of them, declared
     contrasts before factors before all others.
+
+    Raises:
+        HeadToHeadError: If the stored values per example of a run are damaged.
     """
     planned = [_planned(scores, record) for record in scores.frames.record.contrasts]
     judged = []
@@ -364,7 +369,11 @@ def families(scores: Scores) -> Families:
 
 
 def _planned(scores: Scores, record: ContrastRecord) -> ContrastResult:
-    """Return a contrast before its estimate, without the settings that are always 0."""
+    """Return a contrast before its estimate, without the settings that are 0 by construction.
+
+    If all settings are 0 by construction, its verdict is `SAME`. Otherwise the result is that of
+    `_with_scored_settings` for the remaining ones.
+    """
     contrast = record.contrast(scores.metric)
     trained = contrast.of_trained(scores.frames.trained)
     kept = []
@@ -381,7 +390,13 @@ def _planned(scores: Scores, record: ContrastRecord) -> ContrastResult:
 
 
 def _with_scored_settings(scores: Scores, planned: ContrastResult) -> ContrastResult:
-    """Return a contrast of the settings with scores, or with the reason why it has no test."""
+    """Return a contrast of the settings with scores of all sides, or with the reason why it has no test.
+
+    There is no test, in this order of reasons: if sides are not comparable; unless ``allow_partial``, if a side lacks a
+    score in a seed of the study; if the settings with scores share no seed without a collapsed run. With a test,
+    settings at an end of the metric (`_is_at_end`) are left out, unless all are. The notes name missing scores,
+    collapsed runs, and settings at an end.
+    """
     frames, contrast = scores.frames, planned.contrast
     missing: dict[str, str] = {}
     unscored: set[Side] = set()
@@ -406,9 +421,42 @@ def _with_scored_settings(scores: Scores, planned: ContrastResult) -> ContrastRe
         notes.append(f"partial: {_missing_text(scores, missing)}")
     if collapsed:
         notes.append(collapsed)
+    telling = [setting for setting in tested.single_settings() if not _is_at_end(scores, setting)]
+    if not telling:
+        notes.append(AT_END.format(ends=_ends_text(scores, tested)))
+    elif len(telling) < len(tested.settings):
+        number = len(tested.settings) - len(telling)
+        total = len(tested.settings)
+        notes.append(EXCLUDED.format(number=number, total=total, verdict=CANNOT_TELL))
+        tested = tested.with_settings([setting.settings[0] for setting in telling])
     return replace(
-        planned, contrast=tested, trained=tested.of_trained(frames.trained), notes=tuple(notes)
+        planned,
+        contrast=tested,
+        trained=tested.of_trained(frames.trained),
+        is_at_end=not telling,
+        notes=tuple(notes),
     )
+
+
+def _is_at_end(scores: Scores, contrast: Contrast) -> bool:
+    """Return whether every score of a contrast is the lowest or highest possible one, and each seed's difference is 0.
+
+    Only seeds in which all sides have a score of a healthy run count; False without any. Such a contrast compares
+    nothing: both sides would have these scores on a task that is much too hard or too easy.
+    """
+    by_side = {side: scores.healthy(side) for side in contrast.sides}
+    seeds, values = contrast.values(by_side)
+    if not seeds or values.any():
+        return False
+    return all(is_at_end(side.metric, by_side[side][seed]) for side in by_side for seed in seeds)
+
+
+def _ends_text(scores: Scores, contrast: Contrast) -> str:
+    """Return the scores of a contrast, all of which are ends of its metric: ``0.000``, or ``0.000 or 1.000``."""
+    texts: set[str] = set()
+    for side in contrast.sides:
+        texts.update(show(score, side.metric) for score in scores.healthy(side).values())
+    return " or ".join(sorted(texts))
 
 
 def _missing_text(scores: Scores, missing: Mapping[str, str]) -> str:
@@ -479,7 +527,10 @@ def _comparable_groups(frames: Frames, sides: Iterable[Side], metric: str) -> li
 def _estimated(scores: Scores, family: Sequence[ContrastResult]) -> list[ContrastResult]:
     """Return the contrasts of a family with their estimates, and with the verdicts of their settings.
 
-    Contrasts of the same metric and lengths are estimated together.
+    Contrasts of the same metric and lengths are estimated together. Contrasts that cannot be tested are unchanged.
+
+    Raises:
+        HeadToHeadError: If the stored values per example of a run are damaged.
     """
     indices_of: dict[object, list[int]] = {}
     for index, result in enumerate(family):
@@ -509,7 +560,8 @@ def _with_estimate(scores: Scores, result: ContrastResult, estimate: Estimate) -
         margins = []
         for setting in settings:
             references = [side.variant for side in setting.sides_with(-1.0)]
-            margins.append(scores.margin(result.metric, references))
+            others = [side.variant for side in setting.sides_with(1.0)]
+            margins.append(scores.margin(result.metric, references, others))
         judgements = judge(
             estimate.settings,
             margin=margins,
@@ -522,8 +574,9 @@ def _with_estimate(scores: Scores, result: ContrastResult, estimate: Estimate) -
 def _judged_family(scores: Scores, family: Sequence[ContrastResult]) -> Family:
     """Judge contrasts as a family; contrasts of the same difference are counted once and have a single verdict.
 
-    A contrast without a test is returned unchanged and not counted. The margin of a contrast is that of its metric, if
-    the mean of the references leaves room for it.
+    The verdict has the opposite sign for a contrast that exchanges the two sides of the first one. A contrast whose
+    scores are all at an end of the metric has the verdict `CANNOT_TELL`. A contrast without a test is returned
+    unchanged and not counted. The margin of a contrast is `Scores.margin`.
     """
     first_of: dict[object, ContrastResult] = {}
     for result in family:
@@ -534,10 +587,13 @@ def _judged_family(scores: Scores, family: Sequence[ContrastResult]) -> Family:
     better = []
     for result in first_of.values():
         differences.append(result.paired)
-        margins.append(scores.margin(result.metric, result.references))
+        margins.append(scores.margin(result.metric, result.references, result.others))
         better.append(result.higher_is_better)
     looks = scores.frames.looks or Looks.single()
     judgements = judge(differences, margin=margins, higher_is_better=better, looks=looks)
+    for index, result in enumerate(first_of.values()):
+        if result.is_at_end:
+            judgements[index] = Judgement(CANNOT_TELL, margin=margins[index])
     unlike = unlike_paired_tests(differences, judgements, looks=looks)
     judgement_of = dict(zip(first_of, judgements, strict=True))
     is_unlike = dict(zip(first_of, unlike, strict=True))
@@ -564,12 +620,17 @@ def _judged_family(scores: Scores, family: Sequence[ContrastResult]) -> Family:
 
 
 def _notes(result: ContrastResult, first: ContrastResult) -> tuple[str, ...]:
-    """Return the notes on a contrast with a test; ``first`` is the first contrast of the same difference."""
+    """Return the notes on a contrast with a test, those that it has already first.
+
+    Further notes are on settings that are 0 by construction, on a difference of a kind in ``NOTES`` unless all scores
+    are at an end of the metric, and on ``first``, the first contrast of the same difference, if that is another one.
+    """
     notes = list(result.notes)
     if result.num_excluded:
         total = result.num_excluded + len(result.contrast.settings)
-        notes.append(f"{result.num_excluded} of {total} settings {SAME}, excluded")
-    if result.paired is not None and result.paired.kind in NOTES:
+        excluded = EXCLUDED.format(number=result.num_excluded, total=total, verdict=SAME)
+        notes.append(excluded)
+    if result.paired is not None and result.paired.kind in NOTES and not result.is_at_end:
         notes.append(NOTES[result.paired.kind])
     if first is not result:
         notes.append(f"the same runs as {first.name}, counted once")
@@ -579,9 +640,9 @@ def _notes(result: ContrastResult, first: ContrastResult) -> tuple[str, ...]:
 def _with_first_verdicts(family: Family, first_of: Mapping[object, ContrastResult]) -> Family:
     """Return a family in which every tested contrast has the test of the first contrast of the same difference.
 
-    These are the difference of its estimate, its judgement and its level; ``judged_as`` is the family of the first
-    contrast. The signs are changed if the first contrast has the two sides exchanged. Contrasts without a test are
-    unchanged. A constant difference without a verdict gets a note.
+    The test is the difference of its estimate, its judgement, its level, and whether the paired t-test disagrees;
+    ``judged_as`` is the family of the first contrast. The signs are changed if the first contrast has the two sides
+    exchanged. Contrasts without a test are unchanged. A constant difference without a verdict gets a note.
 
     Args:
         family: Judged contrasts.
@@ -618,7 +679,7 @@ def _with_first_verdicts(family: Family, first_of: Mapping[object, ContrastResul
 def _with_difference(
     estimate: Estimate | None, difference: Difference | None, sign: float
 ) -> Estimate | None:
-    """Return an estimate with the difference of another contrast, whose sides are exchanged for a negative ``sign``."""
+    """Return an estimate with the difference of another contrast; a negative ``sign`` exchanges its sides."""
     if estimate is None or difference is None:
         return estimate
     signed = replace(difference, mean=sign * difference.mean, effect=sign * difference.effect)

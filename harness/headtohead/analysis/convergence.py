@@ -28,7 +28,7 @@ LOSS = "valid/loss"
 LAST_PART = 0.2
 """The last part of the steps, over which the fall is measured, as a fraction.
 
-The two evaluations around its start may not be further apart than this.
+The two evaluations around its start may not be further apart than this and a step, by which intervals are rounded.
 """
 
 MIN_STEPS = 100
@@ -141,7 +141,8 @@ class Convergence:
 def convergence(frames: Frames, contrasts: Sequence[ContrastResult]) -> Convergence:
     """Return whether the variants of an experiment trained far enough.
 
-    Variants that equal another one are left out. Only finished runs have a trend; a variant without one is not judged.
+    Variants that equal another one are left out. Only finished runs have a trend. A variant none of whose runs has a
+    trend is not judged.
 
     Args:
         frames: The experiment.
@@ -192,7 +193,7 @@ def run_trend(steps: NDArray[np.int64], losses: NDArray[np.float64]) -> RunTrend
     Returns:
         The trend. A text that says why it cannot be measured: with fewer than two evaluations, with fewer than
         MIN_STEPS steps, if the first evaluation is already in the last fifth, or if the evaluations before and after
-        its start are further apart than a fifth.
+        its start are further apart than a fifth and a step.
     """
     if len(steps) < 2:
         return "fewer than two evaluations"
@@ -206,7 +207,7 @@ def run_trend(steps: NDArray[np.int64], losses: NDArray[np.float64]) -> RunTrend
         return TOO_FEW_EVALUATIONS
     last_before = first_inside - 1
     gap = steps[first_inside] - steps[last_before]
-    if steps[last_before] < start and gap > length:
+    if steps[last_before] < start and gap > length + 1:
         return TOO_FEW_EVALUATIONS
     start_loss = np.interp(start, steps, losses)
     fitted_steps = np.append(start, steps[first_inside:])

@@ -1,4 +1,4 @@
-"""Values of the groups of examples of a variant, from which the variance between test examples is estimated."""
+"""Values of the groups of examples of a variant, from which the variance between examples is estimated."""
 
 from __future__ import annotations
 
@@ -61,9 +61,10 @@ def example_values(frames: Frames, slug: str, metric: str) -> ExampleValues | st
     A group is a passage of a text, sentences that a split keeps together, or a single example. Its value is a
     jackknife value: for a mean over groups of equal size, the mean of the group.
 
-    There are no values for costs, heads, training metrics and scores without padding; of fewer than `MIN_GROUPS` groups
-    or more than `MAX_VALUES` values over all runs; and if a run stores none, or those of other examples or of another
-    score.
+    There are no values for costs, heads, training metrics, scores without padding, and metrics of a dataset that is not
+    loaded; of fewer than `MIN_GROUPS` groups or more than `MAX_VALUES` values over all runs; if a run with a score
+    stores none, or those of other examples or of another score; and if the metric is not defined without one of the
+    groups.
 
     Args:
         frames: The experiment.
@@ -71,8 +72,8 @@ def example_values(frames: Frames, slug: str, metric: str) -> ExampleValues | st
         metric: A metric with its split, such as ``valid/loss`` or ``test/bleu``.
 
     Raises:
-        HeadToHeadError: If the file of a run is damaged.
-        KeyError: If the experiment has no variant ``slug``.
+        HeadToHeadError: If the file of a run is damaged, or two loaded datasets declare different metrics of this name.
+        KeyError: If the experiment has no variant ``slug``, and the metric is of examples.
     """
     try:
         return _values(frames, slug, metric)
@@ -85,7 +86,7 @@ def _values(frames: Frames, slug: str, metric: str) -> ExampleValues:
 
     Raises:
         _NoValues: If there are none.
-        HeadToHeadError: If the file of a run is damaged.
+        HeadToHeadError: If the file of a run is damaged, or two loaded datasets declare different metrics of this name.
         KeyError: If the experiment has no variant ``slug``, and the metric is of examples.
     """
     split = metric.partition("/")[0]
@@ -133,27 +134,28 @@ def _counts(examples: SplitExamples, entry: Metric, metric: str) -> Floats:
     return counts
 
 
-def _jackknife(counts: Floats, entry: Metric, score: float) -> Floats:
-    """Return the jackknife values ``[group]`` of a score with these counts ``[group, count]``.
+def _jackknife(counts: Floats, metric: Metric, score: float) -> Floats:
+    """Return the jackknife values of a score, one per group; their mean is the score (see `jackknife`).
 
     Args:
-        counts: The counts of the groups.
-        entry: A metric with a function that computes it from counts.
+        counts: The counts of the groups, ``[group, count]``.
+        metric: A metric with a function that computes it from counts.
         score: The stored score over all groups.
 
     Raises:
-        _NoValues: If the metric is not defined without one of the groups, or the counts give another score.
+        _NoValues: If the metric is not defined over all groups, or not defined or not finite without one of them; or if
+            the counts give another score.
     """
-    assert entry.pool is not None
+    assert metric.pool is not None
     total = counts.sum(axis=0)
     try:
-        of_all = entry.pool(total.tolist())
-        without_each = [entry.pool(others) for others in (total - counts).tolist()]
-    except ArithmeticError as error:
+        of_all = metric.pool(total.tolist())
+        without_each = [metric.pool(others) for others in (total - counts).tolist()]
+    except (ArithmeticError, ValueError) as error:  # math.log(0) is a ValueError
         raise _NoValues(NOT_DEFINED) from error
     if not math.isclose(of_all, score, rel_tol=1e-9, abs_tol=1e-9):
         raise _NoValues(OTHER_SCORE)
     if not np.isfinite(without_each).all():
         raise _NoValues(NOT_DEFINED)
-    values: Floats = jackknife([of_all], [without_each])[0]
+    values: Floats = jackknife([of_all], [without_each])[0]  # a single seed
     return values

@@ -52,13 +52,10 @@ class Leak:
 
 
 def leaks(scores: Scores) -> list[Leak]:
-    """Return the leak of the baseline's data and those of other data, each with its variants.
+    """Return the leak of the baseline's data and the leaks of other data, each with its variants.
 
-    Data without a measured leak, or with a leak of 0, are left out, and so are variants whose runs have no record.
-    Variants of other data with the same clause on their leak are one entry.
-
-    Raises:
-        HeadToHeadError: If no registered dataset declares a metric for which a bound is computed.
+    Data without a measured leak, or with a leak of 0, are left out. Variants of other data are left out if none of
+    their runs has a record; those with the same clause on their leak are one entry, with the bound of the last data.
     """
     frames = scores.frames
     with_baseline_data = []
@@ -96,8 +93,8 @@ def recorded_data(frames: Frames, slug: str) -> Mapping[str, Any]:
 def largest_effect(metric: str, mean: float, share: float) -> float:
     """Return by how much a mean score is at most better than on its clean part.
 
-    It is at most the distance to the worst value, and exactly that without a clean part (``share`` 1). It is infinite
-    for a metric without bounds, and for a loss without a clean part.
+    It is at most the distance to the worst value, and exactly that without a clean part (``share`` 1). With a share
+    above 0, it is infinite for a metric without bounds; it is also infinite for a loss without a clean part.
 
     >>> round(largest_effect("test/exact_match", 0.9, 0.2), 3), round(largest_effect("test/loss", 1.8, 0.1), 3)
     (0.025, 0.2)
@@ -108,7 +105,7 @@ def largest_effect(metric: str, mean: float, share: float) -> float:
         share: The share of the examples or tokens of the score that is in training, from 0 to 1.
 
     Raises:
-        HeadToHeadError: If no registered dataset declares the metric.
+        HeadToHeadError: If neither a record that was read nor a loaded dataset declares the metric.
     """
     least, largest = span(metric)
     best, worst = (largest, least) if higher_is_better(metric) else (least, largest)
@@ -158,7 +155,6 @@ def _effects(scores: Scores, metric: str, data: Mapping[str, Any], slugs: list[s
 
     Raises:
         KeyError: If the study has no variant of a slug.
-        HeadToHeadError: If no registered dataset declares the metric.
     """
     shares = data.get("leaked_shares") or {}
     unit = UNIT_OF.get(metric)

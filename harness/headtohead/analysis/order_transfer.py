@@ -13,57 +13,71 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 from headtohead.analysis.scores import Scores
 from headtohead.config.labels import Scalar
 from headtohead.planning.variants import SIZE_AXIS
-from headtohead_judge.contrast import Side, score_matrix, shared_seeds
-from headtohead_judge.paired_tests import ALPHA, CONFIDENCE, Interval, paired
+from headtohead_judge.contrast import Contrast, Side, estimate_family, score_matrix, shared_seeds
+from headtohead_judge.paired_tests import CONFIDENCE, Interval
+from headtohead_judge.verdicts import LARGER, SMALLER, judge
+
+Floats = NDArray[np.float64]
 
 RESAMPLES = 2000
 
 
-class OrderTransfer(NamedTuple):
+SIGNS = {LARGER: 1.0, SMALLER: -1.0}
+
+
+class OrderCounts(NamedTuple):
     """How many pairs of variants have the same order, and the same verdict, at two successive sizes.
 
     Pairs with equal means at one of the sizes have no order and are left out.
 
     Attributes:
+        pairs: Number of pairs with the same data at each size.
+        same_order: Number of pairs whose means have the same order.
+        same_verdict: Number of pairs that are larger, smaller or not shown to differ at both sizes, by the intervals of
+            the judge. The pairs of a size are a family.
+        detected: Number of these pairs with a detected difference.
+        reversed: Number of pairs with a detected difference at both sizes, in opposite directions.
+    """
+
+    pairs: int
+    same_order: int
+    same_verdict: int
+    detected: int
+    reversed: int
+
+
+class OrderTransfer(NamedTuple):
+    """How many pairs of variants keep their order and their verdict from one size to the next.
+
+    Attributes:
         small: Label of the smaller size.
         large: Label of the larger size.
         variants: Number of variants that are ranked at both sizes.
-        pairs: Number of pairs of them with the same data at each size.
-        same_order: Number of pairs whose means have the same order.
+        counts: The numbers of pairs of them.
         order_range: Range of ``same_order / pairs`` in 95 % of the resamples of seeds.
-        same_verdict: Number of pairs that are better, worse or not shown to differ at both sizes, by paired t-tests
-            at 5 %, not adjusted.
-        verdict_range: Range of ``same_verdict / pairs``, like ``order_range``.
-        detected: Number of these pairs with a detected difference.
-        reversed: Number of pairs with a detected difference at both sizes, in opposite directions.
     """
 
     small: Scalar
     large: Scalar
     variants: int
-    pairs: int
-    same_order: int
+    counts: OrderCounts
     order_range: Interval
-    same_verdict: int
-    verdict_range: Interval
-    detected: int
-    reversed: int
 
 
 def order_transfer(scores: Scores) -> tuple[OrderTransfer, ...]:
     """Return the transfer from each size to the next one, of the variants that are ranked at both.
 
-    Variants that equal another variant are left out, and so are seeds that a variant lacks or in which a run collapsed.
-    Two successive sizes have no entry without a pair of variants on the same data, with fewer than three seeds, or if
-    every pair has equal means at one of the sizes. Empty without the axis ``size``.
+    Variants that equal another variant and collapsed runs are left out. The range of the same order is over the seeds
+    that all these variants share. Two successive sizes have no entry without a pair of variants on the same data, with
+    fewer than three shared seeds, or if every pair has equal means at one of the sizes. Empty without the axis
+    ``size``.
 
     Raises:
-        HeadToHeadError: If no registered dataset declares the metric, by which variants are ranked.
+        HeadToHeadError: If the stored values per example of a run are damaged.
     """
     by_size = _variants_by_size(scores)
     data_set_of = {}
@@ -71,27 +85,32 @@ def order_transfer(scores: Scores) -> tuple[OrderTransfer, ...]:
         data_set_of.update(dict.fromkeys(data_set, number))
     results = []
     for small, large in itertools.pairwise(by_size):
-        slugs = []
+        small_slugs = []
+        large_slugs = []
         data_sets = []
         for other_axes, small_slug in by_size[small].items():
             if other_axes in by_size[large]:
                 large_slug = by_size[large][other_axes]
-                slugs.append((small_slug, large_slug))
+                small_slugs.append(small_slug)
+                large_slugs.append(large_slug)
                 data_sets.append((data_set_of[small_slug], data_set_of[large_slug]))
         pairs = _pairs_with_equal(data_sets)
-        rows = []
-        for size in (0, 1):
-            for slug_by_size in slugs:
-                side = Side(slug_by_size[size], scores.metric)
-                rows.append(scores.healthy(side))
-        seeds = shared_seeds(rows)
-        if not pairs or len(seeds) < 3:  # the resamples of two seeds that vary have equal means
+        sides = [Side(slug, scores.metric) for slug in [*small_slugs, *large_slugs]]
+        scores_by_seed = [scores.healthy(side) for side in sides]
+        seeds = shared_seeds(scores_by_seed)
+        if not pairs or len(seeds) < 3:
             continue
-        values = score_matrix(rows, seeds)
-        by_size_and_variant = values.reshape(2, len(slugs), len(seeds))
-        counts = compare_orders(by_size_and_variant, pairs)
-        if counts:
-            results.append(OrderTransfer(small, large, len(slugs), *counts))
+        small_means, small_verdicts = _differences(scores, small_slugs, pairs)
+        large_means, large_verdicts = _differences(scores, large_slugs, pairs)
+        means = np.stack([small_means, large_means])
+        counts = compare_orders(means, np.stack([small_verdicts, large_verdicts]))
+        if counts is None:
+            continue
+        table = score_matrix(scores_by_seed, seeds).reshape(2, len(small_slugs), len(seeds))
+        has_order = means.all(axis=0)
+        first, second = np.array(pairs)[has_order].T
+        order_range = resampled_range(table[:, first] - table[:, second])
+        results.append(OrderTransfer(small, large, len(small_slugs), counts, order_range))
     return tuple(results)
 
 
@@ -117,47 +136,57 @@ def _variants_by_size(
     return by_size
 
 
-def compare_orders(
-    values: NDArray[np.float64], pairs: Sequence[tuple[int, int]]
-) -> tuple[int, int, Interval, int, Interval, int, int] | None:
-    """Return the fields of `OrderTransfer` from ``pairs`` on; None if every pair has equal means at one of the sizes.
+def _differences(
+    scores: Scores, slugs: Sequence[str], pairs: Sequence[tuple[int, int]]
+) -> tuple[Floats, Floats]:
+    """Return the mean difference ``[pair]`` of pairs of variants, and its sign where it is detected, else 0.
+
+    The pairs of a size are a family.
 
     Args:
-        values: Scores at two sizes, ``[2, variant, seed]``, of at least three seeds, without NaN.
-        pairs: The indices of the variants to compare; at least one pair.
+        scores: The scores of the experiment.
+        slugs: The variants of a size.
+        pairs: The indices of the variants to compare; each pair shares a seed.
 
     Raises:
-        ValueError: If a score is not finite.
-        IndexError: If a pair has the index of no variant.
+        HeadToHeadError: If the stored values per example of a run are damaged.
     """
-    means = np.empty((2, len(pairs)))
-    p_values = np.empty((2, len(pairs)))
-    for size in (0, 1):
-        for column, (first, second) in enumerate(pairs):
-            test = paired(values[size, first], values[size, second])
-            means[size, column] = test.mean
-            p_values[size, column] = test.p
+    sides = [Side(slug, scores.metric) for slug in slugs]
+    contrasts = []
+    for first, second in pairs:
+        weights = {sides[first]: 1.0, sides[second]: -1.0}
+        contrasts.append(Contrast(f"{slugs[first]} − {slugs[second]}", "pair", (weights,)))
+    estimates = estimate_family(contrasts, scores.table(sides))
+    differences = [estimate.difference for estimate in estimates]
+    judgements = judge(differences, higher_is_better=None, looks=scores.frames.looks)
+    means = np.array([difference.mean for difference in differences])
+    verdicts = [SIGNS.get(judgement.direction, 0.0) for judgement in judgements]
+    return means, np.array(verdicts)
+
+
+def compare_orders(means: Floats, verdicts: Floats) -> OrderCounts | None:
+    """Return how many pairs have the same order and verdict; None if all have equal means at one of the sizes.
+
+    Args:
+        means: The mean difference of each pair at two sizes, ``[2, pair]``.
+        verdicts: Its sign where it is detected, else 0.
+    """
     ordered = np.flatnonzero(means.all(axis=0))  # pairs with a difference at both sizes
     if not len(ordered):
         return None
     signs = np.sign(means[:, ordered])
-    verdicts = signs * (p_values[:, ordered] <= ALPHA)
-    first, second = np.array(pairs)[ordered].T
-    order_range, verdict_range = _resampled_ranges(values[:, first] - values[:, second])
-    both_detected = verdicts[0] * verdicts[1]
-    return (
-        len(ordered),
-        int(_equal(signs)),
-        order_range,
-        int(_equal(verdicts)),
-        verdict_range,
-        int((both_detected > 0).sum()),
-        int((both_detected < 0).sum()),
+    both_detected = verdicts[0, ordered] * verdicts[1, ordered]
+    return OrderCounts(
+        pairs=len(ordered),
+        same_order=int(_equal(signs)),
+        same_verdict=int(_equal(verdicts[:, ordered])),
+        detected=int((both_detected > 0).sum()),
+        reversed=int((both_detected < 0).sum()),
     )
 
 
-def _resampled_ranges(differences: NDArray[np.float64]) -> tuple[Interval, Interval]:
-    """Return the ranges over resampled seeds of the fractions of pairs with equal order, and with equal verdict.
+def resampled_range(differences: Floats) -> Interval:
+    """Return the range, in 95 % of the resamples of seeds, of the fraction of pairs with the same order at two sizes.
 
     The resamples are the same in every call.
 
@@ -166,31 +195,14 @@ def _resampled_ranges(differences: NDArray[np.float64]) -> tuple[Interval, Inter
             seeds.
     """
     seeds = differences.shape[-1]
-    drawn = np.random.default_rng(0).integers(seeds, size=(RESAMPLES, seeds))
-    # The differences of a resample of one seed have no variance.
-    chosen = drawn[np.ptp(drawn, axis=1) > 0]  # [resample, seed]
-    resampled = differences[..., chosen]  # [2, pair, resample, seed]
-    means = resampled.mean(axis=-1)  # [2, pair, resample]
-    # The expected variance of a resample is (seeds - 1) / seeds times that of the seeds.
-    errors = resampled.std(axis=-1, ddof=1) / (seeds - 1) ** 0.5
-    smallest_detected = stdtrit(seeds - 1, 1 - ALPHA / 2) * errors
-    order = np.sign(means)
-    verdict = order * (np.abs(means) >= smallest_detected)
-    return _range(order), _range(verdict)
-
-
-def _range(signs: NDArray[np.float64]) -> Interval:
-    """Return the range, in 95 % of the resamples, of the fraction of pairs with the same sign at both sizes.
-
-    Args:
-        signs: ``[2, pair, resample]``.
-    """
+    chosen = np.random.default_rng(0).integers(seeds, size=(RESAMPLES, seeds))
+    signs = np.sign(differences[..., chosen].mean(axis=-1))  # [2, pair, resample]
     fractions = _equal(signs) / signs.shape[1]
     ends = (1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2
     low, high = np.quantile(fractions, ends).tolist()
     return Interval(low, high)
 
 
-def _equal(signs: NDArray[np.float64]) -> NDArray[np.int64]:
+def _equal(signs: Floats) -> NDArray[np.int64]:
     """Return how many pairs have the same sign at both sizes, ``[...]`` of ``[2, pair, ...]``."""
     return np.asarray((signs[0] == signs[1]).sum(axis=0))

@@ -35,6 +35,10 @@ class Scores:
     """The scores of all variants in ``metric``, by default the primary metric of the experiment.
 
     ``allow_partial`` ranks variants on the seeds that are finished.
+
+    Raises:
+        HeadToHeadError: If neither the record of the experiment nor a loaded dataset declares ``metric``, or the metric
+            of a margin or a contrast; or if two loaded datasets declare different metrics of such a name.
     """
 
     def __init__(
@@ -43,14 +47,20 @@ class Scores:
         self.frames = frames
         self.metric = metric or frames.record.metrics.primary
         self.allow_partial = allow_partial
+        self._require_known_metrics()
+
+    def _require_known_metrics(self) -> None:
+        """Raise as the class, so that no property has to."""
+        names = {self.metric, *self.frames.record.margins}
+        for record in self.frames.record.contrasts:
+            names.update(record.contrast(self.metric).metrics)
+        for name in sorted(names):
+            higher_is_better(name)
+            find_metric(name)
 
     @property
     def sign(self) -> float:
-        """1 if larger values of the metric are better, else -1.
-
-        Raises:
-            HeadToHeadError: If no registered dataset declares the metric.
-        """
+        """1 if larger values of the metric are better, else -1."""
         return 1.0 if higher_is_better(self.metric) else -1.0
 
     @cached_property
@@ -67,8 +77,8 @@ class Scores:
     def data_sets(self) -> tuple[tuple[str, ...], ...]:
         """The variants with runs of their own, grouped by data set.
 
-        A variant joins the first group to whose first variant it is `same_data_set`. The variants of a group share what
-        a seed changes, so a seed is their block.
+        A variant joins the first group with a first variant for which `same_data_set` holds. A seed changes the same
+        things in all variants of a group, so it is their block.
         """
         groups: list[list[str]] = []
         trained = dict.fromkeys(self.frames.trained(slug) for slug in self.frames.by_slug)
@@ -82,11 +92,15 @@ class Scores:
         return tuple(tuple(group) for group in groups)
 
     def table(self, sides: Iterable[Side]) -> ScoreTable:
-        """Return the scores with which a contrast of trained variants is estimated; collapsed runs do not count.
+        """Return the scores with which a contrast of trained variants is estimated; collapsed runs have NaN.
 
-        They include those of all variants in the same metric and for the same source lengths. The variants of a data
-        set are a block. Of all lengths, the table has the values of the test examples, and the variance of the choice
-        of tuned values, where there are any. A contrast of several metrics or lengths has neither these nor blocks.
+        For sides of a single metric and a single range of source lengths, the table has the scores of all trained
+        variants, and the variants of a data set are a block. If the sides are of all lengths, it also has the values of
+        single examples and the variances of the choices of tuned values, where there are any. For sides of several
+        metrics or ranges, it has the scores of these sides alone.
+
+        Raises:
+            HeadToHeadError: If the stored values per example of a run are damaged.
         """
         kinds = {(side.metric, side.lengths) for side in sides}
         if len(kinds) == 1:
@@ -99,7 +113,13 @@ class Scores:
         return cache(self._table)
 
     def _table(self, metric: str, lengths: tuple[int, int] | None) -> ScoreTable:
-        """Return the scores of all trained variants, NaN for collapsed runs; the variants of a data set are a block."""
+        """Return the scores of all trained variants, NaN for collapsed runs; the variants of a data set are a block.
+
+        With ``lengths``, the table has neither values of test examples nor variances of choices.
+
+        Raises:
+            HeadToHeadError: If the stored values per example of a run are damaged.
+        """
         blocks = []
         scores = {}
         for data_set in self.data_sets:
@@ -129,6 +149,11 @@ class Scores:
         return cache(self._read_test_examples)
 
     def _read_test_examples(self, metric: str) -> TestExamples:
+        """Return the values of single examples by test set, and why other trained variants with scores have none.
+
+        Raises:
+            HeadToHeadError: If the stored values per example of a run are damaged.
+        """
         test_sets: dict[str, dict[Side, dict[int, NDArray[np.float64]]]] = {}
         num_groups = {}
         reasons = {}
@@ -157,7 +182,7 @@ class Scores:
     def collapsed(self) -> Mapping[str, frozenset[int]]:
         """The seeds of collapsed runs by variant with runs of its own, without variants that have none.
 
-        A run collapsed if its final validation loss is far above those of its data set; see `collapsed` of the judge.
+        A run collapsed if its validation loss is far above the others of its data set; see `collapsed` of the judge.
         Variants without comparable losses have none.
         """
         seeds_of: dict[str, frozenset[int]] = {}
@@ -193,7 +218,10 @@ class Scores:
 
     @cached_property
     def collapses(self) -> Mapping[str, Collapse]:
-        """How many runs collapsed, of the baseline and of every variant with a collapsed run; empty without any."""
+        """How many runs collapsed, of the baseline and of every variant with a collapsed run; empty without any.
+
+        A baseline without a validation loss is left out.
+        """
         if not self.collapsed:
             return {}
         baseline = self.frames.trained(self.frames.baseline)
@@ -205,14 +233,14 @@ class Scores:
         return collapses
 
     def _collapse(self, slug: str, runs: int) -> Collapse:
-        """Return how many runs of a variant collapsed, compared with the baseline; ``p`` is NaN for the baseline.
+        """Return how many runs of a variant collapsed, with the scores of all its runs and of the healthy ones.
+
+        ``p`` is that of Fisher's exact test against the baseline: NaN for the baseline itself, and 1 if no run of the
+        baseline has a validation loss. ``healthy`` is NaN if all runs collapsed.
 
         Args:
-            slug: A variant with runs of its own.
+            slug: A variant with runs of its own; another one would count as without collapsed runs.
             runs: The number of its runs with a final validation loss; at least 1.
-
-        Raises:
-            KeyError: If the experiment has no variant ``slug``.
         """
         baseline = self.frames.trained(self.frames.baseline)
         count = len(self.collapsed.get(slug, ()))
@@ -221,14 +249,14 @@ class Scores:
             baseline_count = len(self.collapsed.get(baseline, ()))
             baseline_runs = len(self.frames.scores(baseline, VALID_LOSS))
             p = fisher_p(count, runs, baseline_count, baseline_runs)
-        without = [*self.healthy(Side(slug, self.metric)).values()]
+        healthy_scores = [*self.healthy(Side(slug, self.metric)).values()]
         return Collapse(
             collapsed=count,
             runs=runs,
             interval=Interval(*exact_interval(count, runs, CONFIDENCE)),
             p=p,
             all_runs=self.frames.summary(slug, self.metric),
-            without=summarise(without, span(self.metric)),
+            healthy=summarise(healthy_scores, span(self.metric)),
         )
 
     def healthy(self, side: Side) -> dict[int, float]:
@@ -244,31 +272,60 @@ class Scores:
         """Return the seeds in which all sides have a score and no run collapsed; none without sides."""
         return shared_seeds([self._with_collapsed(side) for side in sides])
 
-    def margin(self, metric: str, against: Collection[str] = ()) -> float | None:
-        """Return the margin for a verdict on the size; None without one, or if there is less `room`."""
-        margin = self.frames.record.margins.get(metric)
-        if margin is None or margin.value > self.room(metric, against):
-            return None
-        return margin.value
+    def margin(
+        self, metric: str, references: Collection[str], others: Collection[str] = ()
+    ) -> float | None:
+        """Return the margin for a verdict on the size of a difference; None if no verdict can use it.
 
-    def room(self, metric: str, against: Collection[str] = ()) -> float:
-        """Return how much better a score can be than the mean of some variants; infinite without a bound or a score.
+        That is so without a margin, and if it is larger than the `room` above the references or than the `height` of
+        both sides.
 
         Args:
-            metric: The metric.
-            against: The variants, by default the baseline. Their means have equal weight; collapsed runs do not count.
+            metric: A metric of the experiment.
+            references: The variants that others are compared with.
+            others: The variants that are compared with them; none if no score is better than the references.
+        """
+        margin = self.frames.record.margins.get(metric)
+        if margin is None or margin.value > self.room(metric, references):
+            return None
+        sides = (references, others) if others else (references,)
+        return None if margin.value > self.height(metric, sides) else margin.value
+
+    def room(self, metric: str, references: Collection[str]) -> float:
+        """Return how much better a score can be than the mean of some variants.
+
+        It is infinite if the metric has no best value, or if one of the variants has no score of a healthy run.
+
+        Args:
+            metric: A metric of the experiment.
+            references: The variants. Their means have equal weight; collapsed runs do not count.
 
         Raises:
             KeyError: If the experiment lacks one of the variants.
-            HeadToHeadError: If no registered dataset declares the metric, and every variant has a score in it.
         """
-        slugs = against or (self.frames.baseline,)
-        mean = sum(self.healthy_summary(slug, metric).mean for slug in slugs) / len(slugs)
-        if math.isnan(mean):
-            return math.inf
         lowest, highest = span(metric)
-        bound = highest if higher_is_better(metric) else lowest
-        return abs(bound - mean)
+        best = highest if higher_is_better(metric) else lowest
+        return self._distance(metric, references, best)
+
+    def height(self, metric: str, sides: Iterable[Collection[str]]) -> float:
+        """Return how much worse a score can be than the better side of a comparison.
+
+        It is infinite if the metric has no worst value, or if a variant has no score of a healthy run.
+
+        Args:
+            metric: A metric of the experiment.
+            sides: The variants of each side; at least one side. The mean of a side is as in `room`.
+
+        Raises:
+            KeyError: If the experiment lacks one of the variants.
+        """
+        worst = worst_score(metric)
+        return max(self._distance(metric, slugs, worst) for slugs in sides)
+
+    def _distance(self, metric: str, slugs: Collection[str], bound: float) -> float:
+        """Return the distance of the mean of some variants from a bound, infinite without a score."""
+        mean = sum(self.healthy_summary(slug, metric).mean for slug in slugs) / len(slugs)
+        return math.inf if math.isnan(mean) else abs(bound - mean)
 
     def healthy_summary(self, slug: str, metric: str) -> Summary:
         """Return mean and standard deviation of a variant over seeds without a collapsed run, NaN without any.
@@ -279,8 +336,12 @@ class Scores:
         return summarise([*self.healthy(Side(slug, metric)).values()])
 
     @cached_property
-    def variable(self) -> Mapping[str, float]:
-        """The variants with a significantly larger variance than the others of their data set, as a ratio of sds."""
+    def sd_ratios(self) -> Mapping[str, float]:
+        """The variants with a significantly larger variance than the others of their data set, as a ratio of sds.
+
+        Raises:
+            HeadToHeadError: If the stored values per example of a run are damaged.
+        """
         ratios = {}
         for _, larger in self._tables(self.metric, None).pooled_blocks:
             for side, ratio in larger.items():
@@ -299,7 +360,11 @@ class Scores:
 
     @cached_property
     def judged_on(self) -> Mapping[str, str]:
-        """The metric of the declared contrasts of each variant whose task lacks ``metric``, such as a text."""
+        """The metric of each variant that is judged on another metric than ``metric``.
+
+        These are the variants of declared contrasts that have a score of every seed in the metric of the contrast and
+        none in ``metric``, such as those of a text. The first such contrast of a variant counts.
+        """
         metric_of: dict[str, str] = {}
         for record in self.frames.record.contrasts:
             if record.family != "declared":
@@ -312,7 +377,11 @@ class Scores:
 
     @cached_property
     def unranked(self) -> Mapping[str, str]:
-        """The variants without a reported mean in any metric, with the reason."""
+        """The variants that are not ranked, with the reason of `missing_seeds`.
+
+        These are the variants with a seed without a score in ``metric``, except those that are `judged_on` another
+        metric, and with ``allow_partial`` those with a score of any seed.
+        """
         reasons = {}
         for slug, reason in self.missing_seeds.items():
             is_partial = self.allow_partial and self.summaries[slug].n > 0
@@ -322,7 +391,10 @@ class Scores:
 
     @cached_property
     def incomplete(self) -> Mapping[str, str]:
-        """The variants with runs that have no result yet, with the number of their seeds."""
+        """The variants with seeds without a result, each with a text such as ``2 of 6 seeds without a result``.
+
+        A run that was not run, not finished or failed has no result; a diverged one has.
+        """
         seeds = len(self.frames.seeds)
         texts = {}
         for slug in self.frames.by_slug:
@@ -334,13 +406,11 @@ class Scores:
 
     @cached_property
     def order(self) -> tuple[str, ...]:
-        """All variants, best first within each value of the axes ``data`` and ``size``, in the order of the design.
+        """All variants, in groups of equal values of the axes ``data`` and ``size``, best first in each group.
 
-        A variant counts by its mean in the metric that it is judged on. Variants with missing seeds come last in their
-        group, unless ``allow_partial``; among them and among the others, those without a mean come last.
-
-        Raises:
-            HeadToHeadError: If no registered dataset declares a metric in which a variant has a mean.
+        The groups are in the order of their first variants. A variant counts by its mean in the metric that it is
+        judged on. Variants with missing seeds come last in their group, unless ``allow_partial``; among them and among
+        the others, those without a mean come last.
         """
         group_of = {}
         for slug, variant in self.frames.by_slug.items():
@@ -369,14 +439,11 @@ class Scores:
     def leading(self, most: int, among: Collection[str] | None = None) -> list[str]:
         """Return the best variants in their `order`: at most ``most``, about equally many of every data set.
 
-        The baseline is always one of them, if it is ``among`` the variants: it replaces the last one.
+        The baseline is always one of them, if it is ``among`` the variants: it replaces the last one and comes last.
 
         Args:
             most: Maximum number of variants; at least 1.
             among: The slugs to choose from, by default all; others than those of the study are ignored.
-
-        Raises:
-            HeadToHeadError: As `order`.
         """
         order = [slug for slug in self.order if among is None or slug in among]
         ranks: list[tuple[int, str]] = []
@@ -438,7 +505,7 @@ class Scores:
 
 
 class TestExamples(NamedTuple):
-    """The values of single test examples in a metric.
+    """The values of single examples in a metric.
 
     Attributes:
         test_sets: The values of the variants that are tested on the same examples, for each test set.
@@ -450,14 +517,33 @@ class TestExamples(NamedTuple):
 
 
 class Collapse(NamedTuple):
-    """How many of a variant's runs collapsed: rate with exact interval, p against the baseline (Fisher), and scores."""
+    """How many of a variant's runs collapsed.
+
+    Attributes:
+        collapsed: Number of collapsed runs.
+        runs: Number of runs with a final validation loss.
+        interval: Exact interval of the rate.
+        p: p of Fisher's test against the rate of the baseline.
+        all_runs: The scores of all runs.
+        healthy: The scores of the runs that did not collapse.
+    """
 
     collapsed: int
     runs: int
     interval: Interval
     p: float
     all_runs: Summary
-    without: Summary
+    healthy: Summary
+
+
+def worst_score(metric: str) -> float:
+    """Return the worst possible value of a metric; infinite without a bound.
+
+    Raises:
+        HeadToHeadError: If neither a record that was read nor a loaded dataset declares the metric.
+    """
+    lowest, highest = span(metric)
+    return lowest if higher_is_better(metric) else highest
 
 
 def scores_of(frames: Frames, side: Side) -> dict[int, float]:
@@ -481,7 +567,7 @@ def missing_scores(frames: Frames, side: Side, scores: Mapping[int, float]) -> s
         scores: The scores of the side by seed.
 
     Raises:
-        KeyError: If the experiment has no such variant, unless the metric is of masked heads.
+        KeyError: If the experiment has no such variant, unless a score of masked heads is missing.
     """
     missing = [seed for seed in frames.seeds if seed not in scores]
     if missing and side.metric.startswith("heads/"):
@@ -566,8 +652,9 @@ def same_data_set(frames: Frames, left: str, right: str) -> bool:
 def loss_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | None:
     """Return why the losses of two variants cannot be compared, or None for other metrics and comparable losses.
 
-    Perplexities count as losses. Losses need equal vocabularies and labels, by configuration and by the data of the
-    runs. Label smoothing and z-loss affect training losses only.
+    Perplexities count as losses. Losses are comparable if all runs have the same data, and the configurations equal
+    tokens, vocabularies, target boundaries and options of quirks that change labels; training losses also need equal
+    label smoothing and z-loss.
 
     Raises:
         KeyError: If the experiment lacks one of the variants, and ``metric`` is a loss.
@@ -600,8 +687,8 @@ def pooled_scores(
 ) -> dict[int, float]:
     """Return a variant's score over the test sentences of these source lengths, by seed.
 
-    Only buckets that lie inside the lengths count. It is empty for metrics that cannot be computed from counts. Runs
-    without counts at these lengths are left out.
+    Only buckets that lie inside the lengths count. Runs without counts at these lengths are left out. The result is
+    empty for metrics that cannot be computed from counts, and if no run of the experiment stored counts.
 
     Args:
         frames: The experiment.
@@ -610,7 +697,7 @@ def pooled_scores(
         lengths: The shortest and the longest source, in tokens.
 
     Raises:
-        KeyError: If the experiment has no variant ``slug``, and the metric can be computed from counts.
+        KeyError: If the experiment has no variant ``slug``, and the result is not empty for one of these two reasons.
     """
     table = frames.buckets
     declared = of_test_sentences(metric)
@@ -633,7 +720,7 @@ def pooled_scores(
 def of_test_sentences(metric: str) -> Metric | None:
     """Return a metric of the padded test sentences with its functions.
 
-    None for other data, no padding, or a metric that no registered dataset declares.
+    None for other data, no padding, or a metric that no loaded dataset declares.
     """
     if not metric.startswith("test/") or metric.endswith(UNPADDED):
         return None

@@ -21,19 +21,14 @@ from headtohead.analysis.scores import Scores
 from headtohead.analysis.sweep import Sweep, sweep
 from headtohead.analysis.two_way import TwoWayResult, two_way
 from headtohead.analysis.uncertainty import Uncertainty, uncertainty
-from headtohead.config.labels import axis_value, text
-from headtohead.storage import states
 from headtohead.storage.metrics import stored
 from headtohead.storage.translations import translations_of
 from headtohead_judge.looks import Looks
 from headtohead_judge.paired_tests import ALPHA
 from headtohead_judge.verdicts import (
     BY_LESS,
-    DETECTED,
     EQUIVALENT,
-    IDENTICAL,
     NO_VERDICT,
-    NOT_SHOWN,
 )
 
 
@@ -58,13 +53,16 @@ class LooksStatus:
     untested: tuple[str, ...]
 
     @property
-    def level(self) -> float:
+    def alpha_per_look(self) -> float:
         """The level of a single test at each look."""
         return self.looks.level(ALPHA)
 
     @property
-    def next(self) -> int | None:
-        """The number of seeds of the next look, or None if the study ends at this look or the look has no end yet."""
+    def next_seeds(self) -> int | None:
+        """The number of seeds of the next look; None if the current look is not complete or decides all contrasts.
+
+        None too after the last look.
+        """
         if not self.complete or not self.undecided:
             return None
         return self.looks.next(self.seeds)
@@ -75,16 +73,20 @@ class Analysis(Scores):
 
     `Scores` has the results per variant.
 
-    Files of the study are read on first use, too. So any property or method, and any rule or function of the report
-    that uses it, may raise a `HeadToHeadError`: if a file of the study is damaged, or no registered dataset declares a
-    metric. Further errors, such as for an unknown variant, are listed where they are raised.
+    Some files of the study are read on first use, too: the values per example of the runs, their saved translations,
+    and the reference points. A property that reads one raises a `HeadToHeadError` if it is damaged. Most results depend
+    on `families`, which reads the values per example.
 
     ``[(c.name, c.verdict) for c in Analysis(load_frames(folder)).main_contrasts]`` is the answer in short.
     """
 
     @cached_property
     def families(self) -> Families:
-        """The tested contrasts by family."""
+        """The contrasts by family.
+
+        Raises:
+            HeadToHeadError: If the stored values per example of a run are damaged.
+        """
         return families(self)
 
     @cached_property
@@ -92,8 +94,11 @@ class Analysis(Scores):
         """The contrasts of the report's answer.
 
         Between two configurations, their difference, then the added and the taken changes. Otherwise the contrasts that
-        the file declares; without any, the tested factor contrasts and the variants that no factor contrast covers.
-        Without tested factor contrasts, every variant against the baseline.
+        the file declares. Without any, all factor contrasts if one of them has a test, then the contrasts of the
+        variants that are in no factor contrast; else every variant against the baseline.
+
+        Raises:
+            HeadToHeadError: If the stored values per example of a run are damaged.
         """
         families = self.families
         variants = families.variants.contrasts
@@ -127,7 +132,7 @@ class Analysis(Scores):
 
     @cached_property
     def best(self) -> BestVariants:
-        """The variants that the tests support as the best, or why there are none."""
+        """The variants that the tests support as the best, or why there are none; raises as `families`."""
         return best_variants(self, self.families.variants, self._compare)
 
     @cached_property
@@ -137,16 +142,26 @@ class Analysis(Scores):
 
     @cached_property
     def two_way(self) -> TwoWayResult | None:
-        """The combinations of two crossed axes: table, ranking and fractions of variance; None without such axes."""
+        """The combinations of two crossed axes, with their ranking; None without such axes.
+
+        Raises:
+            HeadToHeadError: If the stored values per example of a run are damaged.
+        """
         return two_way(self, self._compare)
 
     @cached_property
     def convergence(self) -> Convergence:
-        """Whether the variants trained far enough."""
+        """Whether the variants trained far enough; raises as `families`."""
         return convergence(self.frames, self._whole_scores)
 
     def after_steps(self, contrast: ContrastResult) -> str:
-        """Return `` after 3,672 steps`` for a contrast with a side that is still learning, else an empty text."""
+        """Return `` after 3,672 steps`` for a contrast with a side that is still learning, else an empty text.
+
+        The steps are the largest number of trained steps of its variants.
+
+        Raises:
+            HeadToHeadError: If the stored values per example of a run are damaged.
+        """
         trained = {self.frames.trained(slug) for slug in contrast.variants}
         if not trained.intersection(self.convergence.still_learning):
             return ""
@@ -155,13 +170,21 @@ class Analysis(Scores):
 
     @cached_property
     def uncertainty(self) -> Uncertainty | None:
-        """The sources of uncertainty: variants, seeds and test sentences; None with fewer than two seeds."""
+        """The sources of uncertainty; None with fewer than two seeds that all compared variants share.
+
+        Raises:
+            HeadToHeadError: If the stored values per example of a run are damaged.
+        """
         in_metric = [result for result in self._whole_scores if result.metric == self.metric]
         return uncertainty(self, in_metric)
 
     @cached_property
     def reference_points(self) -> Mapping[str, ReferencePoints]:
-        """The scores of translations that need no training, by variant, where they were computed."""
+        """The scores of translations that need no training, by variant, where they were computed.
+
+        Raises:
+            HeadToHeadError: If the file of the reference points is damaged.
+        """
         points_of: dict[str, ReferencePoints] = {}
         for slug in self.frames.by_slug:
             points = reference_points(self.frames, slug)
@@ -176,6 +199,9 @@ class Analysis(Scores):
         It is the first metric in which a model can score, as its vocabulary upper bound is above 0: the stored metric
         of the primary one, then the others of the dataset in their order, its default primary metric last. None if the
         baseline's data have no reference points, or a model can score in none of these.
+
+        Raises:
+            HeadToHeadError: If the file of the reference points is damaged.
         """
         points = self.reference_points.get(self.frames.baseline)
         if points is None:
@@ -191,6 +217,9 @@ class Analysis(Scores):
 
         A variant without runs of its own, without a mean score in `reference_metric`, or whose data have no such point
         is left out.
+
+        Raises:
+            HeadToHeadError: If the file of the reference points is damaged.
         """
         metric = self.reference_metric
         comparisons: list[ReferenceComparison] = []
@@ -211,13 +240,12 @@ class Analysis(Scores):
     def other_test_sentences(self) -> list[str]:
         """The ranked variants that translated other test sentences than the baseline, for example of another split.
 
-        Only variants with another section ``data`` than the baseline are compared, by the saved translations of the
-        first seed that both have. Variants without translations, such as those with ``evaluate.decode: none``, and
-        those that differ in ``evaluate.test_limit`` alone are left out.
+        Only variants with another section ``data`` than the baseline are compared, so not those that differ in
+        ``evaluate.test_limit`` alone. They are compared by the first seed of which both have saved translations;
+        variants without any, such as those with ``evaluate.decode: none``, are left out.
 
         Raises:
-            HeadToHeadError: If no registered dataset declares the metric, by which variants are ranked, or if saved
-                outputs cannot be read or have changed since they were written.
+            HeadToHeadError: If saved translations cannot be read or have changed since they were written.
         """
         by_slug = self.frames.by_slug
         data = by_slug[self.frames.baseline].config.data
@@ -228,7 +256,13 @@ class Analysis(Scores):
         return others
 
     def _has_other_sentences(self, slug: str) -> bool:
-        """Return whether a variant translates other sentences than the baseline, by the first seed that both have."""
+        """Return whether a variant translated other source sentences than the baseline; references are not compared.
+
+        They are compared in the first seed of which both have saved translations; False without such a seed.
+
+        Raises:
+            HeadToHeadError: If saved translations cannot be read or have changed since they were written.
+        """
         for seed in self.frames.seeds:
             rows = translations_of(self.frames, slug, seed)
             baseline_rows = translations_of(self.frames, self.frames.baseline, seed)
@@ -244,13 +278,16 @@ class Analysis(Scores):
         if record is None:
             return False
         since = datetime.fromisoformat(record.since)
-        has_result = self.frames.runs["state"].isin(states.RESULTS)
-        ends = self.frames.runs[has_result]["ended"].dropna()
+        ends = self.frames.runs[self.frames.has_result]["ended"].dropna()
         return any(datetime.fromisoformat(str(end)) < since for end in ends)
 
     @cached_property
     def looks(self) -> LooksStatus | None:
-        """The status of a study with sequential seeds, or None; only main contrasts are waited for."""
+        """The status of a study with sequential seeds, or None; only main contrasts are waited for.
+
+        Raises:
+            HeadToHeadError: If the stored values per example of a run are damaged.
+        """
         record, looks = self.frames.record.looks, self.frames.looks
         if record is None or looks is None:
             return None
@@ -271,10 +308,16 @@ class Analysis(Scores):
             untested=tuple(untested),
         )
 
-    def separate_effects(self, contrast: ContrastResult) -> tuple[str, Mapping[str, float]] | None:
-        """Return the axis with the most significant interaction of a factor contrast and its effects by value, or None.
+    def separate_effects(self, contrast: ContrastResult) -> Mapping[str, float]:
+        """Return the effects of a factor contrast by the value of the axis with which it interacts most significantly.
 
-        An interaction counts if its interval excludes 0 and is not within the margin.
+        Values are phrases. An interaction counts if it contains the effect of the contrast (`_interacting_axis`), and
+        its interval excludes 0 and is not within the margin. An effect is the mean difference of the settings of the
+        contrast with a value of that axis. Empty if there is no such interaction, or if the settings have a single
+        value of the axis.
+
+        Raises:
+            HeadToHeadError: If the stored values per example of a run are damaged.
         """
         interacting = []
         for interaction in self.families.interactions.contrasts:
@@ -283,37 +326,38 @@ class Analysis(Scores):
                 if other_axis is not None:
                     interacting.append((interaction.judgement.adjusted_p, other_axis))
         if not interacting:
-            return None
+            return {}
         _, other_axis = min(interacting)
         means: dict[str, list[float]] = {}
         for setting in contrast.settings:
-            axes = self.frames.by_slug[setting.variant].axes
-            value = text(axis_value(other_axis.split(" and "), axes))
+            value = self.frames.by_slug[setting.variant].phrase(other_axis)
             means.setdefault(value, []).append(setting.difference.mean)
         if len(means) < 2:
-            return None
-        return other_axis, {value: fmean(effects) for value, effects in means.items()}
+            return {}
+        return {value: fmean(effects) for value, effects in means.items()}
 
     def settings_contradict(self, contrast: ContrastResult) -> bool:
-        """Return whether an average shows no difference, or an equivalence, although its settings differ.
+        """Return whether the settings of an average differ although the average has no detected difference.
 
-        This is the case if the interval of a setting excludes 0, against the baseline or among the averaged settings,
-        or if the range over settings exceeds the baseline's standard deviation on both sides of zero.
+        The settings of an average that is equivalent by a margin differ if the absolute difference of one reaches the
+        margin. Those of other averages differ if the range over settings exceeds the baseline's standard deviation on
+        both sides of 0. False for a detected average, and for a contrast of a single setting.
         """
-        if contrast.direction not in (NOT_SHOWN, EQUIVALENT, IDENTICAL) or contrast.spread is None:
+        if contrast.detected or contrast.spread is None:
             return False
         low, high = contrast.spread
-        if min(-low, high) > self.baseline_sd:
-            return True
-        if any(setting.judgement.direction in DETECTED for setting in contrast.settings):
-            return True
-        keys = {setting.key for setting in contrast.trained.single_settings()}
-        variants = self.families.variants.contrasts
-        return any(result.detected and result.trained.key in keys for result in variants)
+        margin = contrast.judgement.margin
+        if contrast.direction == EQUIVALENT and margin is not None:
+            return max(-low, high) >= margin
+        return min(-low, high) > self.baseline_sd
 
 
 def _interacting_axis(factor: ContrastResult, interaction: ContrastResult) -> str | None:
-    """Return the other axis of an interaction that contains the effect of a factor contrast; None for other effects."""
+    """Return the other axis of an interaction that contains the effect of a factor contrast.
+
+    None if the contrast has no or several effects, or the interaction does not have its effect. None too if no tested
+    setting of the contrast is a part of the first setting of the interaction, as in another block of the design.
+    """
     if len(factor.record.effects) != 1:
         return None
     (effect,) = factor.record.effects

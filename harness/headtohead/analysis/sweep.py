@@ -10,7 +10,8 @@ from typing import Any
 import pandas as pd
 
 from headtohead.analysis.scores import Scores
-from headtohead.config.labels import listed, text, title_part
+from headtohead.config.labels import listed, text
+from headtohead.config.phrases import axis_name
 from headtohead.planning.variants import SIZE_AXIS
 from headtohead.storage.experiment import VariantRecord
 from headtohead.storage.metrics import higher_is_better
@@ -42,7 +43,7 @@ class Sweep:
 
     @property
     def sentence(self) -> str:
-        """The chosen value of each variant, or of an axis the values that share the best mean."""
+        """The chosen value of each variant and size; of an axis, all values that share the best mean."""
         texts = []
         for variant, panel in (
             self.rows[["variant", "panel"]].drop_duplicates().itertuples(index=False)
@@ -53,14 +54,13 @@ class Sweep:
             shared = ", which share the best mean" if len(best) > 1 else ""
             texts.append(f"{name} {listed(best)}{shared}")
         verb = "Chosen" if self.is_tuned else "Best"
-        return f"{verb} {self.field}: {'; '.join(texts)}."
+        return f"{verb} {axis_name(self.field.split('.'))}: {'; '.join(texts)}."
 
 
 def sweep(scores: Scores) -> Sweep | None:
-    """Return the sweep of ``tune``, else of the axis ``train.lr``; None without two numbers of a single field.
+    """Return the sweep of ``tune`` if it has ended and has a single field, else that of the axis ``train.lr``.
 
-    Raises:
-        HeadToHeadError: If a variant has the axis and is not tuned, and no registered dataset declares the metric.
+    None unless the field has at least two values with a score, all of them numbers.
     """
     record = scores.frames.record.tuning
     if record and record.variants and len(record.fields) == 1:
@@ -89,7 +89,7 @@ def _tuning_sweep(scores: Scores, record: TuningRecord) -> Sweep | None:
             continue
         tuned = record.variants[slug]
         panel = _panel(variant)
-        name = variant.title.removesuffix(f" · {panel}")
+        name = variant.title.removesuffix(f", {panel}")
         for trial in tuned.tried:
             if trial.mean is None:
                 continue
@@ -116,9 +116,6 @@ def _axis_sweep(scores: Scores) -> Sweep | None:
 
     The values are counted over all ranked variants, so a variant can have a single one. A variant whose means are all
     NaN has no chosen row.
-
-    Raises:
-        HeadToHeadError: As `_axis_rows`, also with fewer than two values.
     """
     table = _table(_axis_rows(scores))
     if table is None:
@@ -134,10 +131,6 @@ def _axis_rows(scores: Scores) -> list[_Row]:
 
     The name of a row has the values of the other axes of the variant except the size; without any, it is
     ``all variants``.
-
-    Raises:
-        HeadToHeadError: If a variant has the axis, and no registered dataset declares the metric, by which variants are
-            ranked.
     """
     axes = scores.frames.record.axes
     other_axes = [axis for axis in axes if axis not in (LEARNING_RATE, SIZE_AXIS)]
@@ -145,8 +138,7 @@ def _axis_rows(scores: Scores) -> list[_Row]:
     for slug, variant in scores.frames.by_slug.items():
         if LEARNING_RATE not in variant.axes or slug not in scores.ranked:
             continue
-        parts = [title_part(axis, variant.axes[axis]) for axis in other_axes]
-        name = " · ".join(parts) or "all variants"
+        name = ", ".join(variant.phrase(axis) for axis in other_axes) or "all variants"
         rate = variant.axes[LEARNING_RATE]
         summary = scores.summaries[slug]
         rows.append((name, _panel(variant), rate, summary.mean, summary.sd))
@@ -157,7 +149,7 @@ def _panel(variant: VariantRecord) -> str:
     """Return the label of a variant's size; empty without sizes."""
     if SIZE_AXIS not in variant.axes:
         return ""
-    return title_part(SIZE_AXIS, variant.axes[SIZE_AXIS])
+    return variant.phrase(SIZE_AXIS)
 
 
 def _table(rows: Sequence[_Row]) -> pd.DataFrame | None:

@@ -9,7 +9,7 @@ from statistics import median
 
 from headtohead.analysis.best import Compare
 from headtohead.analysis.scores import Scores
-from headtohead.config.labels import text
+from headtohead.config.clauses import with_preposition
 from headtohead.planning.variants import DATA_AXIS, SIZE_AXIS
 from headtohead.storage.experiment import ExperimentRecord, MarginRecord
 from headtohead.storage.metrics import span
@@ -18,7 +18,7 @@ from headtohead_judge.contrast import Side
 from headtohead_judge.paired_tests import Summary, summarise
 
 Cell = tuple[str, str]
-"""The labels of the row and the column of a combination."""
+"""The phrases of the row and the column of a combination."""
 
 MIN_VALUES = 3
 """Minimum number of values of each axis of a table."""
@@ -26,7 +26,10 @@ MIN_VALUES = 3
 
 @dataclass(frozen=True)
 class Combination:
-    """A scored combination; no ``comparison`` with fewer than two seeds; ``is_best``: its scores are the best."""
+    """A ranked combination; ``is_best``: it has the scores of the best mean in every seed.
+
+    ``comparison`` is None if two combinations share fewer than two seeds.
+    """
 
     row: str
     column: str
@@ -37,7 +40,7 @@ class Combination:
     @property
     def name(self) -> str:
         """The values of both axes."""
-        return f"{self.row} with {self.column}"
+        return f"{self.row} {with_preposition(self.column)}"
 
 
 @dataclass(frozen=True)
@@ -46,8 +49,8 @@ class TwoWayResult:
 
     Attributes:
         axes: The axes of rows and columns.
-        rows: Labels of the row values, best first by the median of their cells.
-        columns: Labels of the column values, in the same order.
+        rows: Phrases of the row values, best first by the median of their cells.
+        columns: Phrases of the column values, in the same order.
         cells: The mean and interval over the runs of the ranked pairs that did not collapse.
         ranking: The scored combinations, best first.
         margin: The margin within which a combination is equivalent to the best, or None.
@@ -62,10 +65,19 @@ class TwoWayResult:
 
 
 def two_way(scores: Scores, compare: Compare) -> TwoWayResult | None:
-    """Return the result of an experiment in which exactly two axes vary; None for others, or without scores.
+    """Return the ranking of the pairs of two crossed axes; None for other experiments.
 
-    Each axis needs at least ``MIN_VALUES`` values. The axis ``data`` has no table, because scores on different data are
-    not compared. Collapsed runs are left out.
+    Exactly two axes must vary, each with at least ``MIN_VALUES`` values, those of excluded combinations included;
+    neither is ``data`` or ``size``, whose scores are not compared. The design must have at least as many pairs as both
+    axes together have values; one that varies one axis at a time has fewer. At least one pair must be ranked with a
+    score. Collapsed runs are left out.
+
+    Args:
+        scores: The scores of the study.
+        compare: `compare_variants` of these scores.
+
+    Raises:
+        HeadToHeadError: If the stored values per example of a run are damaged.
     """
     frames, metric = scores.frames, scores.metric
     values = _varied_values(frames.record)
@@ -76,7 +88,7 @@ def two_way(scores: Scores, compare: Compare) -> TwoWayResult | None:
         return None
     slugs: dict[Cell, str] = {}
     for variant in frames.record.variants:
-        cell = text(variant.axes.get(row_axis)), text(variant.axes.get(column_axis))
+        cell = variant.phrase(row_axis), variant.phrase(column_axis)
         slugs[cell] = variant.slug
     healthy: dict[Cell, dict[int, float]] = {}
     for cell, slug in slugs.items():
@@ -111,13 +123,13 @@ def two_way(scores: Scores, compare: Compare) -> TwoWayResult | None:
 
 
 def _varied_values(record: ExperimentRecord) -> dict[str, list[str]]:
-    """Return the labels of the values of each axis that varies, also in excluded combinations."""
+    """Return the phrases of the values of each axis that varies, also in excluded combinations."""
     values: dict[str, dict[str, None]] = {}
     combinations = [variant.axes for variant in record.variants]
     combinations += [excluded.axes for excluded in record.excluded]
     for axes in combinations:
         for axis, value in axes.items():
-            values.setdefault(axis, {})[text(value)] = None
+            values.setdefault(axis, {})[record.phrase(axis, value)] = None
     return {axis: list(labels) for axis, labels in values.items() if len(labels) > 1}
 
 

@@ -1,4 +1,4 @@
-"""Sources of uncertainty of scores and of contrasts: variants, seeds, test examples and the choice of tuned values."""
+"""Sources of uncertainty of scores and of contrasts: variants, seeds, examples and the choice of tuned values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headtohead_judge.paired_tests import EXAMPLES, SEEDS, Difference, Interval,
 from headtohead_judge.variance import example_variance, intraclass_correlation, variant_variance
 
 MAX_FACTOR = 1000
-"""Largest factor of seeds or test examples that is stated."""
+"""Largest factor of seeds or examples that is stated."""
 
 
 class Part(NamedTuple):
@@ -32,7 +32,7 @@ class Halving(NamedTuple):
 
     Attributes:
         seeds: Number of seeds that halves it alone.
-        examples: Factor of the number of test examples that halves it alone.
+        examples: Factor of the number of examples that halves it alone.
         both: Factor of both numbers that halves it.
     """
 
@@ -56,12 +56,12 @@ class Uncertainty:
     Attributes:
         variant_sd: That of the true means over variants; None if the estimated variance is negative.
         seed_sd: That of a score over seeds.
-        example_sd: That of a mean over seeds over samples of ``num_groups`` groups of test examples; NaN if unknown,
+        example_sd: That of a mean over seeds over samples of ``num_groups`` groups of examples; NaN if unknown,
             None if the estimated variance is negative.
-        num_groups: Number of groups of test examples; 0 if unknown.
+        num_groups: Number of groups of examples; 0 if unknown.
         correlation: The intra-class correlation of seeds, with its interval.
         contrasts: The contrasts with an interval.
-        reason: Why test examples are no source; empty if they are one.
+        reason: Why examples are no source; empty if they are one.
     """
 
     variant_sd: float | None
@@ -87,8 +87,7 @@ def uncertainty(scores: Scores, contrasts: Sequence[ContrastResult]) -> Uncertai
         contrasts: The main contrasts in this metric; those without an error above 0 are left out.
 
     Raises:
-        HeadToHeadError: If no registered dataset declares the metric, by which variants are ranked, or the file of a
-            run is damaged.
+        HeadToHeadError: If the stored values per example of a run are damaged.
     """
     scores_of_slug = _comparable_scores(scores)
     seeds = shared_seeds([*scores_of_slug.values()])
@@ -126,9 +125,6 @@ def _comparable_scores(scores: Scores) -> dict[str, dict[int, float]]:
     """Return the scores by seed, without collapsed runs, of the ranked variants that are comparable with the baseline.
 
     A variant that equals another one counts once, as that one.
-
-    Raises:
-        HeadToHeadError: If no registered dataset declares the metric, by which variants are ranked.
     """
     frames = scores.frames
     scores_of_slug = {}
@@ -192,7 +188,7 @@ def halving(difference: Difference, level: float) -> Halving:
 
 
 def _scaled(difference: Difference, seeds: int, factor: float) -> list[Source]:
-    """Return the expected sources of variance with other numbers of seeds and ``factor`` times the test examples.
+    """Return the expected sources of variance with other numbers of seeds and ``factor`` times the examples.
 
     Every further seed, and every further group of examples, adds a degree of freedom.
     """

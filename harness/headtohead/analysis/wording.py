@@ -7,10 +7,12 @@ from collections.abc import Sequence
 
 from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.study import Analysis
-from headtohead.config.labels import NAMED_AXES, listed
+from headtohead.config.clauses import of_phrases
+from headtohead.config.labels import listed
+from headtohead.storage.contrasts import FAMILY_NAMES
 from headtohead.storage.metrics import counted, readable, show
 from headtohead_judge.paired_tests import EXAMPLES
-from headtohead_judge.verdicts import IDENTICAL, NOT_SHOWN
+from headtohead_judge.verdicts import IDENTICAL, possible_text
 
 
 def ends(low: float, high: float, metric: str, *, signed: bool = False, like: float = 0.0) -> str:
@@ -32,35 +34,26 @@ def interval_text(contrast: ContrastResult) -> str:
     return ends(interval.low, interval.high, contrast.metric, signed=True, like=contrast.scale)
 
 
-FAMILY_NAMES = {
-    "variant": "baseline contrast",
-    "factor": "factor contrast",
-    "interaction": "interaction",
-    "declared": "declared contrast",
-    "added": "added change",
-    "taken": "taken change",
-}
-"""Names of a contrast by its family."""
-
 INTERVALS = "Intervals: simultaneous 95 % over {scope}. Sources of variance: {sources}.{seeds_only}"
 ONE_INTERVAL = "Interval: 95 %. Sources of variance: {sources}.{seeds_only}"
-SEEDS_ONLY = " Test examples are no source: {reason}."
-SEEDS_ONLY_FOR = " Test examples are no source for {contrasts}: {reason}."
+SEEDS_ONLY = " Examples are no source: {reason}."
+SEEDS_ONLY_FOR = " Examples are no source for {contrasts}: {reason}."
 SEVERAL_SCORES = (
     "contrasts of several metrics or of some source lengths have no values of single examples"
 )
 NO_SELECTION = " The choice of the tuned values is no source: {reason}."
 NO_SELECTION_OF = (
-    " The choice of the tuned value of {variants} is no source: its tuning runs have no {metric}."
+    " The choice of the tuned value {of_variants} is no source: its tuning runs have no {metric}."
 )
 MAX_NAMED = 3
-"""Maximum number of contrasts that a caption names."""
+"""Maximum number of contrasts or variants that a caption names."""
 
 
 def interval_caption(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> str:
-    """Return how many contrasts share the level of the intervals, and the sources of variance that these contain.
+    """Return how many contrasts share the level of the intervals, and which sources of variance the intervals contain.
 
-    Where test examples are no source, the caption has the reason; without an interval, it is empty.
+    The caption also has the reason why examples are no source, of the first contrast for which they are none, and why
+    the choice of tuned values is none (`_no_selection`). Empty without an interval that has a source.
     """
     sources: dict[str, None] = {}
     scope: dict[str, int] = {}
@@ -86,7 +79,11 @@ def interval_caption(analysis: Analysis, contrasts: Sequence[ContrastResult]) ->
 
 
 def _no_selection(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> str:
-    """Return why the choice of tuned values is no source of variance; empty if it is one, or nothing is tuned."""
+    """Return a sentence, with a space before it, about why the choice of tuned values is no source of variance.
+
+    The first contrast counts in whose metric no variant has such a variance, or one of whose variants has tuning runs
+    without the metric. Empty if there is no such contrast, and if nothing is tuned.
+    """
     if analysis.frames.record.tuning is None:
         return ""
     for contrast in contrasts:
@@ -96,76 +93,36 @@ def _no_selection(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> st
         without = [
             side.variant
             for side in contrast.trained.sides
-            if side.variant in selections.without_scores
+            if side.variant in selections.without_tuning_scores
         ]
         if without:
             names = [analysis.frames.by_slug[slug].title for slug in without]
             metric = readable(contrast.metric)
-            return NO_SELECTION_OF.format(variants=listed(names, most=MAX_NAMED), metric=metric)
+            of_variants = of_phrases(names, most=MAX_NAMED)
+            return NO_SELECTION_OF.format(of_variants=of_variants, metric=metric)
     return ""
 
 
 def _seeds_only(analysis: Analysis, contrasts: Sequence[ContrastResult], *, is_all: bool) -> str:
-    """Return why test examples are no source of variance of some contrasts, or of all of a table."""
+    """Return why examples are no source of variance of some contrasts, or of all of a table."""
     sides = contrasts[0].trained.sides
     reasons = [analysis.test_examples(side.metric).reasons.get(side.variant) for side in sides]
     reason = next((reason for reason in reasons if reason), SEVERAL_SCORES)
     if is_all:
         return SEEDS_ONLY.format(reason=reason)
-    names = listed([contrast_name(analysis, contrast) for contrast in contrasts], most=MAX_NAMED)
+    names = listed([contrast.name for contrast in contrasts], most=MAX_NAMED)
     return SEEDS_ONLY_FOR.format(contrasts=names, reason=reason)
 
 
 def largest_text(contrast: ContrastResult) -> str:
-    """Return the largest absolute difference in the interval; empty if the verdict is not that none is shown."""
-    if contrast.direction != NOT_SHOWN:
-        return ""
+    """Return the largest absolute difference in the interval of a contrast; it must have an interval."""
     return show(contrast.judgement.largest_possible, contrast.metric, like=contrast.scale)
 
 
-def end_of(analysis: Analysis, change: ContrastResult) -> str:
-    """Return the title of the configuration that the other settings of a single change are from."""
-    slug = change.against if change.family == "added" else change.variant
-    return analysis.frames.by_slug[slug].title
+def possible(contrast: ContrastResult) -> str:
+    """Return how large a difference that is not shown can be, such as ``up to 0.035 better``, as in `possible_text`."""
 
+    def shown(value: float) -> str:
+        return show(value, contrast.metric, like=contrast.scale)
 
-def contrast_name(analysis: Analysis, contrast: ContrastResult) -> str:
-    """Return a short name of a contrast, such as ``positional none against sinusoidal``."""
-    left, right = named_sides(analysis, contrast)
-    return f"{left} against {right}" if right else left
-
-
-def named_sides(analysis: Analysis, contrast: ContrastResult) -> tuple[str, str]:
-    """Return the names of both sides of a contrast; for a contrast with a single name, the second is empty.
-
-    Only contrasts of an axis value, and of two variants in a design without single changes, have two names.
-    """
-    if contrast.family in ("added", "taken"):
-        return _name_of_change(analysis, contrast), ""
-    if contrast.family == "factor":
-        return _sides_of_factor(contrast)
-    if contrast.family != "variant":
-        return contrast.name, ""
-    # A design of single changes has one contrast of two variants: its two configurations.
-    if analysis.families.added.contrasts:
-        return "all changes", ""
-    left = analysis.frames.by_slug[contrast.variant].title
-    if contrast.against == analysis.frames.baseline:
-        return left, "baseline"
-    return left, analysis.frames.by_slug[contrast.against].title
-
-
-def _name_of_change(analysis: Analysis, change: ContrastResult) -> str:
-    """Return the name of a single change: axis, both values, and the configuration with the other settings."""
-    return f"{change.axis} {change.against_value} → {change.value}, in {end_of(analysis, change)}"
-
-
-def _sides_of_factor(contrast: ContrastResult) -> tuple[str, str]:
-    """Return two values of an axis, the first with the axis unless it is a name that needs none."""
-    axis = str(contrast.axis)
-    is_joined = " and " in axis  # several fields, whose names are in the values
-    is_name = axis in NAMED_AXES and "none" not in (contrast.value, contrast.against_value)
-    left = contrast.value if is_joined or is_name else f"{axis} {contrast.value}"
-    if contrast.within:
-        return left, f"{contrast.against_value} ({contrast.within})"
-    return left, contrast.against_value
+    return possible_text(contrast.judgement, contrast.higher_is_better, shown)

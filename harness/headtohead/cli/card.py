@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 from string import Template
@@ -27,14 +26,14 @@ TASKS = {
 """The datasets, none of which is downloaded, with their options."""
 
 FILE = Template("""\
-# h2h card $component trains this file if it exists; h2h plan $name.yaml shows the cost.
+# h2h card $file trains this file if it exists; h2h plan $name.yaml shows the cost.
 question: Is the $family '$entry' better than three others on five small tasks?
 description: |
   Translation, induction, copying of sequences longer than those of training, operations on a stack, and the next byte
   of an English text: the language reference that comes with Python, in nats per byte, less is better. All variants
   have equal data, steps, batches and learning rate, and as many parameters as the largest (without embeddings).
   `tune: {train.lr: auto}` selects a rate for each variant; it takes about four times as long.
-plugins: [$component]
+plugins: [$file]
 base:
   model: {architecture: decoder-only, d_model: 64, heads: 4, layers: 2, d_ff: 128, dropout: 0.0}
   train: {steps: 600, batch_size: 32, lr: 4.0e-3, schedule: cosine, warmup_steps: 60}
@@ -59,6 +58,9 @@ CONTRAST = Template("""\
 LOSS_CONTRAST = Template("""\
   - {name: $name,
      variant: {$family: $entry, data: *$task}, against: {$family: $other, data: *$task}, metric: test/loss}""")
+
+CLAIM = "{entry} instead of {rival} on {task}"
+"""The name of a contrast."""
 
 ADVICE = "choose another file with --output"
 NOT_ONE = "{file} registers {entries}; h2h card takes a file with one entry of {families}"
@@ -89,8 +91,8 @@ def command(
     """Train the component NAME of the plugin FILE and three others of its family on five tasks, and write a page.
 
     The page has the question, the answer, differences with intervals, costs, and how to repeat them. The design is
-    written to card-NAME.yaml, and the text of a task to card-text.txt; existing files are not changed. The plugin is
-    checked first.
+    written to card-NAME.yaml beside FILE, and the text of a task to card-text.txt; existing files are not changed. The
+    plugin is checked first, and the expected time is printed before the first run.
     """
     from headtohead import api
     from headtohead.cli.run import recorded_command
@@ -101,13 +103,14 @@ def command(
     name, text = experiment_of(file)
     page = output or Path(f"{name}.md")
     refuse_foreign(page, lambda content: b"h2h card" in content, ADVICE)
-    path = Path(f"card-{name}.yaml")
-    for new, content in ((path, text), (Path("card-text.txt"), english_text())):
+    path = file.with_name(f"card-{name}.yaml")
+    for new, content in ((path, text), (file.with_name("card-text.txt"), english_text())):
         if new.exists():
             echo(f"{new} exists and is used; delete it for the default")
-        else:
+            continue
+        with writing(new, "copy the plugin to a folder of yours"):
             write_text(new, content)
-            echo(f"wrote {new}")
+        echo(f"wrote {new}")
     result = api.run(
         path,
         seeds=seeds,
@@ -160,14 +163,14 @@ def experiment_of(file: Path) -> tuple[str, str]:
         data.append(DATA.substitute(task=task, options=options))
         template = LOSS_CONTRAST if task == "text" else CONTRAST
         for other in others:
-            label = other.strip("{}").removeprefix("name: ")
-            name = json.dumps(f"{entry} against {label}, {task}")
+            claim = CLAIM.format(entry=entry, rival=rival_name(other), task=task)
+            name = json.dumps(claim)
             contrasts.append(
                 template.substitute(name=name, family=family, entry=entry, other=other, task=task)
             )
     text = FILE.substitute(
         name=f"card-{entry}",
-        component=json.dumps(os.path.relpath(file)),
+        file=json.dumps(file.name),
         family=family,
         entry=entry,
         baselines=", ".join(others),
@@ -178,3 +181,15 @@ def experiment_of(file: Path) -> tuple[str, str]:
         seeds=6,
     )
     return entry, text
+
+
+def rival_name(rival: str) -> str:
+    """Return what a contrast calls a component of an experiment file.
+
+    >>> rival_name("rotary"), rival_name("{name: window, width: 8}")
+    ('rotary', 'window with width 8')
+    """
+    name, _, options = rival.strip("{}").removeprefix("name: ").partition(", ")
+    if not options:
+        return name
+    return f"{name} with {options.replace(':', '')}"

@@ -11,14 +11,17 @@ import click
 from headtohead.cli.options import load_plugins, plugin_option, runs_option
 from headtohead_judge.output import echo
 
-OK = "ok"
-WARN = "warn"
-FAIL = "fail"
+OK = "OK"
+WARN = "WARN"
+FAIL = "FAIL"
 
 Diagnosis = tuple[str, str, str]
 """Level, subject and text of a printed line."""
 
 PACKAGES = ("headtohead", "torch", "numpy", "scipy", "pandas", "pydantic", "matplotlib")
+
+DOCTOR_WIDTH = 512
+"""Width of the linear layers whose speed is measured."""
 
 LOW_SPACE = 2 * 1024**3
 NO_SPACE = 100 * 1024**2
@@ -41,14 +44,14 @@ def _diagnoses(runs: Path) -> Iterator[Diagnosis]:
     import platform
     from importlib import metadata
 
+    yield OK, "python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     import torch
 
     from headtohead.data import cache_root
     from headtohead.errors import HeadToHeadError
-    from headtohead.model.precision import describe_bfloat16
+    from headtohead.model.precision import describe_bfloat16, faster_precision
     from headtohead.plugins.launcher import cpu_cores
 
-    yield OK, "python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     versions = {package.name: package.version for package in metadata.distributions()}
     installed = [f"{name} {versions[name]}" for name in PACKAGES if name in versions]
     yield OK, "packages", ", ".join(installed)
@@ -58,6 +61,9 @@ def _diagnoses(runs: Path) -> Iterator[Diagnosis]:
         yield FAIL, "packages", problem
     yield OK, "cpu", f"{cpu_cores()} cores, {torch.get_num_threads()} threads in torch"
     yield OK, "precision", f"{describe_bfloat16()} on this processor"
+    faster = faster_precision(DOCTOR_WIDTH)
+    if faster:
+        yield OK, "training speed", faster
     if not torch.cuda.is_available():
         yield OK, "device", "cpu; no CUDA device"
     for number in range(torch.cuda.device_count()):

@@ -51,6 +51,15 @@ COMMANDS = {
 }
 """Commands and their summaries. ``h2h --help`` prints these without importing the commands."""
 
+MISSING_ARGUMENTS = {
+    ("plan", "EXPERIMENT"): "h2h new-experiment writes an experiment file",
+    ("run", "EXPERIMENT"): "h2h new-experiment writes an experiment file",
+    ("*", "EXPERIMENT"): "h2h list prints the experiments",
+    ("*", "RUN"): "h2h status EXPERIMENT prints the runs",
+    ("*", "DATASET"): "h2h plugins lists the datasets",
+}
+"""How to find the value of a missing argument, by command and argument; ``*`` is any other command."""
+
 BROKEN_PIPE = 141
 """Exit code if the reader of the output has ended, as in ``h2h status | head -1``; as in shells."""
 
@@ -72,11 +81,29 @@ def stop_with_usage_error(error: click.UsageError) -> NoReturn:
     message = single_line(error.format_message()).removesuffix(".")  # may quote a file name
     if isinstance(error, click.NoSuchOption) and error.ctx:
         message = f"no such option '{error.option_name}'{_suggest_option(error.option_name, error.ctx.command)}"
-    elif "unexpected extra argument" in message and "=" in message:
-        message += "; to set a field, type --set PATH=VALUE"
+    elif isinstance(error, click.MissingParameter) and error.ctx and error.param:
+        argument = error.param.make_metavar(error.ctx)
+        advice = MISSING_ARGUMENTS.get((str(error.ctx.info_name), argument))
+        advice = advice or MISSING_ARGUMENTS.get(("*", argument))
+        if advice:
+            message += f"; {advice}"
+    elif "unexpected extra argument" in message and error.ctx:
+        message += _suggest_instead_of_argument(message, error.ctx.command)
     command = error.ctx.command_path if error.ctx else "h2h"
     echo(f"h2h: {message[0].lower()}{message[1:]} (options: {command} --help)", err=True)
     sys.exit(2)
+
+
+def _suggest_instead_of_argument(message: str, command: click.Command) -> str:
+    """Return what to type instead of an argument too many, from the error that quotes it."""
+    options = [option for parameter in command.params for option in parameter.opts]
+    if "=" in message:
+        return "; to set a field, type --set PATH=VALUE"
+    if ".yaml" in message:
+        return "; name a single experiment file"
+    if "--baseline" in options:
+        return "; to name the baseline, type --baseline VARIANT"
+    return ""
 
 
 def _suggest_option(name: str, command: click.Command) -> str:
@@ -93,7 +120,10 @@ def _suggest_option(name: str, command: click.Command) -> str:
         field = find_field(name.lstrip("-").replace("-", "_"))
         if field is not None:
             return f"; type --set {field}=VALUE"
-    return suggestion(name, options)
+    similar_option = suggestion(name, options)
+    if not similar_option and isinstance(command, click.Group):
+        return "; type options of a command after its name"
+    return similar_option
 
 
 class SuggestingGroup(click.Group):

@@ -16,12 +16,24 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def set_option(of: str = "the file's base", example: str = "model.d_model=64") -> Decorator:
-    """Return the option ``--set``; ``example`` is a PATH=VALUE for its help."""
+    """Return the option ``--set``; ``example`` is a PATH=VALUE for its help and its error."""
+
+    def check(
+        context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
+    ) -> tuple[str, ...]:
+        """Return the overrides; one without a value is named before the arguments, among which its value may be."""
+        for text in texts:
+            from headtohead.config.yaml_text import parse_assignment
+
+            parse_assignment(text, "--set", f"path=value, such as {example}")
+        return texts
+
     return click.option(
         "--set",
         "overrides",
         multiple=True,
         metavar="PATH=VALUE",
+        callback=check,
         help=f"Override a field of {of}, for example {example}.",
     )
 

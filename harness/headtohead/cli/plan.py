@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headtohead.cli.options import format_option, load_plugins, plan_options, plugin_option
-from headtohead_judge.output import echo, echo_json, print_table
+from headtohead_judge.output import echo, echo_json, echo_on_terminal, print_table
 
 if TYPE_CHECKING:
     from headtohead.planning.plan import Plan
@@ -30,6 +30,7 @@ def command(experiment: Path, runs: Path, fresh: bool, form: str, **options: Any
 
     # Errors of the file are raised before torch is loaded.
     loaded = load_file(experiment, label=options.pop("name"), **options)
+    has_heading = form == "text" and echo_on_terminal(loaded.heading)  # torch takes seconds to load
     from headtohead.planning.planner import make_plan
     from headtohead.planning.replacing import dropped_note, find_replaced
 
@@ -40,6 +41,8 @@ def command(experiment: Path, runs: Path, fresh: bool, form: str, **options: Any
     if form == "json":
         _print_json(plan)
     else:
+        if not has_heading:
+            echo(loaded.heading)
         _print_text(plan)
         if refused:
             echo("", f"h2h run refuses this: {refused}")
@@ -86,12 +89,11 @@ def _print_json(plan: Plan) -> None:
 
 
 def _print_text(plan: Plan) -> None:
-    from headtohead.planning.overview import COLUMNS, NUMBERS, overview
+    from headtohead.planning.overview import overview
 
     text = overview(plan)
-    for line in (text.heading, *text.lines, ""):
-        echo(line)
-    print_table(COLUMNS, text.rows, right=NUMBERS)
+    echo(*text.lines, "")
+    print_table(text.columns, text.rows, right=text.numbers)
     for heading, lines in text.sections.items():
         echo("", f"{heading}:")
         for line in lines:

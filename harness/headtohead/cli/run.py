@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,10 @@ from headtohead.cli.options import (
     plugin_option,
     reports_option,
 )
-from headtohead_judge.output import echo
+from headtohead_judge.output import echo, echo_on_terminal
+
+LOCAL = "local"
+"""The launcher with a server."""
 
 FOLDER_OPTIONS = ("--runs", "--reports")
 
@@ -55,7 +59,7 @@ def _launcher_options(
 @click.option("--threads", type=click.IntRange(1), help="CPU threads per stack.")
 @click.option(
     "--launcher",
-    default="local",
+    default=LOCAL,
     show_default=True,
     help="Launcher of the stacks: local, inline, ray, slurm, or a plugin's.",
 )
@@ -83,7 +87,7 @@ def _launcher_options(
     "--only",
     multiple=True,
     metavar="VARIANT",
-    help="Train only this variant of h2h plan; repeatable.",
+    help="Train only this variant; h2h plan prints its name below --only. Repeatable.",
 )
 @click.option("--no-tracking", is_flag=True, help="Do not log to MLflow; h2h sync can do it later.")
 @click.option("--no-report", is_flag=True, help="Do not write the report; h2h report writes it.")
@@ -97,11 +101,18 @@ def command(experiment: Path, no_tracking: bool, no_report: bool, **options: Any
 
     --launcher inline trains in this process, where a debugger works in plugins.
     """
-    from headtohead import api
+    from headtohead.config.loading import load_file
     from headtohead.errors import HeadToHeadError
 
     if no_report and options["allow_partial"]:
         raise HeadToHeadError("--no-report writes no report; leave out --allow-partial")
+    plan = {name: options[name] for name in ("overrides", "seeds", "max_runs")}
+    # The line is printed, and errors of the file are raised, before torch is loaded, which takes seconds.
+    loaded = load_file(experiment, label=options["name"], **plan)
+    echo_on_terminal(loaded.heading)
+    start_server(loaded.name, options)
+    from headtohead import api
+
     load_plugins()
     result = api.run(
         experiment,
@@ -112,6 +123,29 @@ def command(experiment: Path, no_tracking: bool, no_report: bool, **options: Any
         **options,
     )
     sys.exit(0 if result.complete else 1)
+
+
+def start_server(name: str, options: Mapping[str, Any]) -> None:
+    """Start the server of the local launcher, unless the study is finished.
+
+    The server and this process then import torch at the same time.
+
+    Args:
+        name: The name of the experiment.
+        options: The options of the command by name.
+
+    Raises:
+        HeadToHeadError: If the folder of the runs is or contains a symbolic link.
+    """
+    from headtohead.execution.local import LocalLauncher
+    from headtohead.storage.paths import checked_path
+    from headtohead.storage.progress import has_all_results
+
+    if options["launcher"] != LOCAL:
+        return
+    retrains = options["fresh"] or options["stale"] or options["repair"]
+    if retrains or not has_all_results(checked_path(options["runs"], name)):
+        LocalLauncher().warm()
 
 
 def recorded_command(experiment: Path, runs: Path) -> str:

@@ -15,20 +15,21 @@ from headtohead.cli.options import (
     run_argument,
     runs_option,
 )
-from headtohead_judge.output import echo, echo_json, echo_text
+from headtohead_judge.output import echo, echo_json, echo_text, print_table
 
 
 @click.command("show")
 @run_argument
 @runs_option
 @plugin_option
+@click.option("--config", "only_config", is_flag=True, help="Print the configuration as YAML.")
 @format_option(
     "json: the run's records; markdown: the model card, as h2h export writes it.",
     "json",
     "markdown",
 )
-def command(run: str, runs: Path, form: str) -> None:
-    """Show RUN, a run's directory or a prefix of its name: state, scores, files, configuration, how to load it.
+def command(run: str, runs: Path, only_config: bool, form: str) -> None:
+    """Show RUN, a run's directory or a prefix of its name: state, files, how to load it, scores.
 
     STALE: a plugin, a file or variable that it reads, or a data file has changed since the run was planned.
     """
@@ -47,6 +48,11 @@ def command(run: str, runs: Path, form: str) -> None:
     status = observe(path)
     directory = RunDirectory(path, known=status)
     record = directory.record
+    if only_config:
+        from headtohead.config.yaml_text import dump
+
+        echo_text(dump(record.config.model_dump(mode="json")))
+        return
     results = directory.results
     metrics = dict(results.metrics) if results else {}
     sizes: dict[str, int] = {}
@@ -70,15 +76,10 @@ def command(run: str, runs: Path, form: str) -> None:
     if status.reason:
         echo(f"reason: {status.reason}")
     _print_details(directory.path, shown)
-    if results:
-        name = directory.path.name
-        echo("", f'load: headtohead.load("{name}") in Python, or h2h generate {name} "a sentence"')
 
 
 def _print_details(folder: Path, shown: Mapping[str, Any]) -> None:
-    """Print what ``--format json`` prints, as text: staleness, origin, scores, files and configuration."""
-    import yaml
-
+    """Print what ``--format json`` prints, as text, except for the configuration; the scores last."""
     from headtohead.storage.metrics import show
     from headtohead.storage.run_files import show_size
 
@@ -90,16 +91,15 @@ def _print_details(folder: Path, shown: Mapping[str, Any]) -> None:
         f"experiment: {run['experiment']}",
         f"run hash: {run['run_hash']}",
         f"directory: {folder}",
-        "",
-        "scores",
     )
-    for name, value in sorted(metrics.items()):
-        echo(f"  {name}: {show(value, name)}")
+    files = [f"{name} ({show_size(size)})" for name, size in shown["files"].items()]
+    echo(f"files: {', '.join(files)}", f"configuration: h2h show {folder.name} --config")
     if not metrics:
-        echo("  none: only runs that are DONE have scores")
-    echo("", "files")
-    for name, size in shown["files"].items():
-        echo(f"  {name}: {show_size(size)}")
-    echo("", "configuration")
-    written = yaml.safe_dump(run["config"], sort_keys=False)
-    echo_text("".join(f"  {line}\n" for line in written.splitlines()))
+        echo("scores: none; only runs that are DONE have scores")
+        return
+    echo(
+        f'load: headtohead.load("{folder.name}") in Python, or h2h generate {folder.name} "a sentence"'
+    )
+    echo("")
+    rows = [[name, show(value, name)] for name, value in sorted(metrics.items())]
+    print_table(["score", "value"], rows, right=(1,))

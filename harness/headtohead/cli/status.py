@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,46 +35,77 @@ def command(experiment: Path, runs: Path, form: str) -> None:
 
 
 def _print_text(progress: ExperimentProgress, folder: Path) -> None:
-    counts = Counter(run.state for run in progress.runs)
+    counts = Counter(_state(run) for run in progress.runs)
     shown = ", ".join(f"{count} {state}" for state, count in counts.most_common())
     echo(f"{progress.record.name}: {progress.record.question}")
     echo(f"{len(progress.runs)} runs: {shown}")
     if progress.stale:
         echo(f"STALE: {'; '.join(progress.stale)}")
-    seeds: dict[int, None] = {}  # in order
-    variants: dict[str, dict[int, RunProgress]] = {}
+    by_variant: dict[str, list[RunProgress]] = {}
     for run in progress.runs:
-        seeds[run.seed] = None
-        variants.setdefault(run.variant, {})[run.seed] = run
+        by_variant.setdefault(run.variant, []).append(run)
+    titles = {variant.slug: variant.title for variant in progress.record.variants}
     rows = []
-    for slug, runs in variants.items():
-        cells = [_cell(runs.get(seed)) for seed in seeds]
-        rows.append([slug, *cells])
+    for slug, runs in by_variant.items():
+        rows.append([titles[slug], *(_seeds(runs, column) for column in counts)])
     echo()
-    print_table(["variant", *(f"seed {seed}" for seed in seeds)], rows)
+    print_table(["variant", *(f"seeds {column}" for column in counts)], rows)
     for variant in progress.record.variants:
         if variant.equal_to:
-            echo(f"{variant.slug} = {variant.equal_to} by construction")
-    _print_unfinished(progress, folder)
+            echo(f"{variant.title} = {titles[variant.equal_to]} by construction")
+    _print_not_done(progress, folder)
 
 
-def _cell(run: RunProgress | None) -> str:
-    """Return the state of a run, or how far it is if it runs."""
+def _seeds(runs: Sequence[RunProgress], state: str) -> str:
+    """Return the seeds of a variant's runs in a state, such as ``1 to 6, 9``; those that run with their progress."""
+    seeds_by_progress: dict[str, list[int]] = {}
+    for run in runs:
+        if _state(run) == state:
+            seeds_by_progress.setdefault(_progress(run), []).append(run.seed)
+    return "; ".join(_ranges(seeds) + text for text, seeds in seeds_by_progress.items())
+
+
+def _state(run: RunProgress) -> str:
+    """Return the state of a run of this experiment; that of another one is ``reused``."""
+    return "reused" if run.reused_from else run.state
+
+
+def _progress(run: RunProgress) -> str:
+    """Return how far a run is, in brackets; empty if it does not run."""
     from headtohead.storage.progress import duration
 
-    if run is None:
-        return "-"
     if run.state != states.RUNNING:
-        return "reused" if run.reused_from else run.state
-    text = str(run.step)
+        return ""
+    text = f"step {run.step:,}"
     if run.steps:
-        text += f"/{run.steps}"
+        text += f" of {run.steps:,}"
     if run.seconds_left is not None:
         text += f", {duration(run.seconds_left)} left"
-    return text
+    return f" ({text})"
 
 
-def _print_unfinished(progress: ExperimentProgress, folder: Path) -> None:
+def _ranges(numbers: Iterable[int]) -> str:
+    """Return numbers as text, three or more consecutive ones as a range.
+
+    >>> _ranges([1, 2, 3, 4, 6, 8, 9])
+    '1 to 4, 6, 8, 9'
+    """
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1].append(number)
+        else:
+            parts.append([number])
+    texts = []
+    for part in parts:
+        if len(part) > 2:
+            texts.append(f"{part[0]} to {part[-1]}")
+        else:
+            texts += [str(number) for number in part]
+    return ", ".join(texts)
+
+
+def _print_not_done(progress: ExperimentProgress, folder: Path) -> None:
     from headtohead.execution.progress import failure_lines, next_step
 
     stopped = [run for run in progress.runs if run.state in states.ABNORMAL]

@@ -59,7 +59,7 @@ def command(
     for folder in _folders(runs, experiments):
         answer = _answer(folder, reports_root, allow_partial=allow_partial)
         for name in entries:
-            report = ship(folder, uri, logger=name, answer=answer)
+            report = ship(folder, uri, logger=name, answer=answer, log=echo)
             line = report.line()
             if name not in DEFAULT_LOGGERS:
                 line += f" ({name})"
@@ -107,10 +107,10 @@ def _answer(folder: Path, reports_root: Path, *, allow_partial: bool) -> Answer 
     from headtohead.report.trackers import tracked_answer
     from headtohead.report.writing import read_report
     from headtohead.storage.experiment import ExperimentDirectory
-    from headtohead.storage.paths import inside
+    from headtohead.storage.paths import checked_path
 
     experiment = ExperimentDirectory.read(folder)
-    inside(reports_root, experiment.name, tree=True)
+    checked_path(reports_root, experiment.name, tree=True)
     try:
         report = read_report(folder, allow_partial=allow_partial)
         return tracked_answer(report, reports_root)
@@ -123,12 +123,12 @@ def _folders(runs: Path, experiments: tuple[str, ...]) -> list[Path]:
     """Return the folders of experiments given by file, name or folder; without any, those of the runs folder."""
     from headtohead.errors import HeadToHeadError
     from headtohead.storage.experiment import experiment_folders
-    from headtohead.storage.paths import inside
+    from headtohead.storage.paths import checked_path
     from headtohead.storage.progress import find_experiment
 
     if experiments:
         return [find_experiment(Path(name), runs) for name in experiments]
-    known = [inside(runs, folder.name) for folder in experiment_folders(runs)]
+    known = [checked_path(runs, folder.name) for folder in experiment_folders(runs)]
     if not known:
         raise HeadToHeadError(f"no experiments in '{runs}'; run h2h run EXPERIMENT first")
     return known

@@ -1,1 +1,1 @@
-"""From the experiment file to a complete `RunConfig`: parsing, merging, defaults, run hash, labels."""
+"""The configuration: from an experiment file to a `RunConfig`: parsing, merging, defaults, run hash, labels."""

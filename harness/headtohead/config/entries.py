@@ -14,7 +14,7 @@ from headtohead.plugins.families import COMPONENTS
 from headtohead.plugins.process_state import unchanged_process
 from headtohead.plugins.quirk import Quirk
 from headtohead.plugins.reads import declared_reads
-from headtohead.plugins.registry import Registered, current, find_entries, find_entry
+from headtohead.plugins.registry import Registered, calling, current, find_entries, find_entry
 from headtohead.plugins.watched_reads import WatchedReads, code_of, require_declared
 from headtohead.schema.run_config import EntryConfig, RunConfig
 from headtohead.schema.sections import Options
@@ -74,13 +74,16 @@ def plugins_of(config: RunConfig) -> list[Registered]:
     """Return the entries that a configuration uses, including the entries that these depend on, with what they read.
 
     Raises:
-        HeadToHeadError: If a file that an entry declares to read is missing.
+        HeadToHeadError: If an entry is not registered, a file that it declares to read is missing, or ``depends_on`` of
+            a plugin fails.
     """
     options_of: dict[Registered, list[Options]] = {}
     for family, chosen in _distinct(entries_of(config)):
         registered = find_entry(family, chosen.name)
         options_of.setdefault(registered, []).append(chosen.options)
-        for name in registered.entry.depends_on(chosen.options):
+        with calling(registered.entry):
+            names = tuple(registered.entry.depends_on(chosen.options))
+        for name in names:
             part = find_entry(family, name)
             options_of.setdefault(part, []).append(part.entry.Options())
     return [_with_reads(registered, used) for registered, used in options_of.items()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headtohead.config.builder import SECTION_ENTRIES
@@ -108,8 +108,8 @@ def entry_label(entry: EntryConfig) -> str:
     return f"{entry.name}({', '.join(changed)})"
 
 
-def _family_label(family: str, roles: PerSide) -> str:
-    """Return the single name that expands to these roles, else the names by role joined with ``/``."""
+def single_entry(family: str, roles: PerSide) -> EntryConfig | None:
+    """Return the entry whose name alone expands to these roles; None if several names are needed."""
     entries = roles.by_role()
     labels = {role: entry_label(entry) for role, entry in entries.items()}
     for role in ("decoder", "encoder", "cross"):
@@ -124,8 +124,16 @@ def _family_label(family: str, roles: PerSide) -> str:
         for other in labels:
             expanded[other] = labels[selected[0]] if other in selected else defaults[other]
         if labels == expanded:
-            return labels[selected[0]]
-    return "/".join(labels.values())
+            return entries[selected[0]]
+    return None
+
+
+def _family_label(family: str, roles: PerSide) -> str:
+    """Return the single name that expands to these roles, else the names by role joined with ``/``."""
+    single = single_entry(family, roles)
+    if single is not None:
+        return entry_label(single)
+    return "/".join(entry_label(entry) for entry in roles.by_role().values())
 
 
 def slug_of(axes: Mapping[str, Scalar]) -> str:
@@ -165,73 +173,11 @@ def slug_word(value: Scalar) -> str:
     return word or "empty"
 
 
-def title_of(axes: Mapping[str, Scalar]) -> str:
-    """Join axis values for display: ``rotary · split-heads · d_model 64``."""
-    return " · ".join(title_part(axis, value) for axis, value in axes.items()) or "baseline"
-
-
-def title_part(axis: str, value: Scalar) -> str:
-    """Return an axis value for display; a value that is no name has its field."""
-    if axis in NAMED_AXES and value != "none":
-        return str(value)
-    return f"{axis.removeprefix('model.')} {text(value)}"
-
-
-def titles_of(variants: Sequence[Mapping[str, Scalar]], groups: Collection[str]) -> list[str]:
-    """Return a title for each variant: what differs from the first, the baseline, such as ``rotary + gated``.
-
-    The first has its own values, and the same variant in another group is ``baseline``. The values of the axes
-    ``groups`` are appended. A named option, such as ``attention.first``, is shown without its field. Equal titles are
-    replaced by those with all axes.
-
-    >>> titles_of([{"attention.first": "a", "model.heads": 2}, {"attention.first": "b", "model.heads": 2}], ())
-    ['a · heads 2', 'b']
-    """
-    titles = [_short_title(axes, variants[0], groups) for axes in variants]
-    unique = []
-    for title, axes in zip(titles, variants, strict=True):
-        unique.append(title if titles.count(title) == 1 else title_of(axes))
-    return unique
-
-
-def _short_title(
-    axes: Mapping[str, Scalar], baseline: Mapping[str, Scalar], groups: Collection[str]
-) -> str:
-    """Return what differs from the baseline, joined with ``+``, and the values of the groups."""
-    changed: list[str] = []
-    values: dict[str, None] = {}
-    ends: list[str] = []
-    for axis, value in axes.items():
-        if axis in groups:
-            ends.append(title_part(axis, value))
-            continue
-        part = _option_part(axis, value)
-        values[part] = None  # without duplicates, in order
-        if value != baseline[axis]:
-            changed.append(part)
-    if changed:
-        starts = [" + ".join(changed)]
-    elif axes == baseline:
-        starts = list(values)
-    else:
-        starts = ["baseline"]
-    return " · ".join([*starts, *ends]) or "baseline"
-
-
-def _option_part(axis: str, value: Scalar) -> str:
-    """Return an axis value for display; a named option, such as ``attention.first``, has no field."""
-    family, _, field = axis.partition(".")
-    is_option = family in COMPONENTS and field and field.split(".")[0] not in ROLES
-    if is_option and isinstance(value, str) and value != "none":
-        return value
-    return title_part(axis, value)
-
-
 def axis_value(axis: Sequence[str], labels: Mapping[str, Scalar]) -> Scalar:
-    """Return the value of an axis; those of a ``zip`` are joined as in a title, with the names of their fields."""
+    """Return the value of an axis; those of a ``zip`` are joined to a text, with their paths."""
     if len(axis) == 1:
         return labels[axis[0]]
-    return title_of({path: labels[path] for path in axis})
+    return ", ".join(f"{path} {text(labels[path])}" for path in axis)
 
 
 def text(value: Scalar) -> str:
@@ -244,16 +190,32 @@ def text(value: Scalar) -> str:
 
 
 def listed(names: Sequence[str], most: int | None = None) -> str:
-    """Join names as in a sentence; beyond ``most`` names, the number of the others follows. A single other is named.
+    """Join names as in a sentence, those that contain a comma or *and* in quotes.
+
+    Beyond ``most`` names, the number of the others follows. A single other is named.
 
     >>> listed("abcde"), listed("abcde", most=2)
     ('a, b, c, d and e', 'a, b and 3 more')
+    >>> listed(["rotary", "rotary, with biases", "without positions"])
+    'rotary, “rotary, with biases” and without positions'
     """
-    if most is not None and len(names) > most + 1:
-        names = [*names[:most], f"{len(names) - most} more"]
+    return joined(separable(names), most)
+
+
+def separable(names: Sequence[str]) -> list[str]:
+    """Return several names with quotes around those that contain a comma or *and*; a single name unchanged."""
     if len(names) == 1:
-        return names[0]
-    return f"{', '.join(names[:-1])} and {names[-1]}"
+        return [*names]
+    return [f"“{name}”" if ", " in name or " and " in name else name for name in names]
+
+
+def joined(parts: Sequence[str], most: int | None = None) -> str:
+    """Join parts as in a sentence, as they are; ``most`` as in `listed`."""
+    if most is not None and len(parts) > most + 1:
+        parts = [*parts[:most], f"{len(parts) - most} more"]
+    if len(parts) == 1:
+        return parts[0]
+    return f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def scalar(value: Any) -> Scalar:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from headtohead import files
 from headtohead.config.source_location import FieldPath, Source, SourceLocation, shown
 from headtohead.config.validation_errors import checked
-from headtohead.config.yaml_text import parse, parse_assignment
+from headtohead.config.yaml_text import parse, parse_override
 from headtohead.errors import HeadToHeadError, similar_file
 from headtohead.schema.experiment_file import AUTO_FACTORS, ExperimentFile, SequentialSeeds
 
@@ -54,6 +54,11 @@ class LoadedExperiment:
     max_runs: int = MAX_RUNS
     seeds_option: str | None = None
     label: str | None = None
+
+    @property
+    def heading(self) -> str:
+        """The name and the question of the experiment, the first line of commands."""
+        return f"{self.name}: {self.file.question}"
 
     def location(self, *parts: str | int) -> SourceLocation:
         """Return the source location of a field, for errors."""
@@ -261,7 +266,7 @@ def _read(path: Path) -> str:
     try:
         data = files.read_bytes(path, advice="name a readable experiment file")
     except FileNotFoundError as error:
-        hint = similar_file(path, ".yaml", ".yml")
+        hint = similar_file(path, ".yaml", ".yml") or "; h2h new-experiment writes one"
         raise HeadToHeadError(f"experiment file '{path}' does not exist{hint}") from error
     try:
         return data.decode("utf-8-sig")
@@ -275,6 +280,6 @@ def _read(path: Path) -> str:
 
 def read_override(text: str) -> Override:
     """Parse ``path=value`` of ``--set``."""
-    name, value = parse_assignment(text, "--set", "path=value, such as model.d_model=64")
+    name, value = parse_override(text)
     location = SourceLocation(Source(f"--set {text}", folder=Path.cwd()))
     return Override(tuple(name.split(".")), value, location, text)

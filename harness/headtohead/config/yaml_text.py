@@ -134,6 +134,15 @@ def _explained(error: yaml.MarkedYAMLError, text: str) -> tuple[int, str]:
     return mark.line + 1, problem
 
 
+def parse_override(text: str) -> tuple[str, Any]:
+    """Return path and value of an override, the text of ``--set``.
+
+    Raises:
+        HeadToHeadError: If the path or the value is missing, or the value is not valid YAML.
+    """
+    return parse_assignment(text, "--set", "path=value, such as model.d_model=64")
+
+
 def parse_assignment(text: str, option: str, example: str) -> tuple[str, Any]:
     """Return the name and the value of ``name=value``, the text of a command-line option.
 

@@ -35,7 +35,8 @@ MULTIBYTE_STARTS = (0xC0, 0xE0, 0xF0)
 
 def written(text: str) -> str:
     """Return a text in the alphabet; a lone surrogate, which no file has, counts as three bytes."""
-    return "".join(ALPHABET[byte] for byte in text.encode("utf-8", "surrogatepass"))
+    # In latin-1, the number of each character is its byte.
+    return text.encode("utf-8", "surrogatepass").decode("latin-1").translate(ALPHABET)
 
 
 def text_of(tokens: Sequence[str]) -> str:
@@ -45,13 +46,23 @@ def text_of(tokens: Sequence[str]) -> str:
     return content.decode("utf-8", "replace")
 
 
+VISIBLE = str.maketrans({" ": "␣", "\n": "⏎", "\r": "␍", "\t": "⇥"})
+"""Signs for characters without ink."""
+
+
+def label_of(token: str) -> str:
+    """Return a token in the alphabet as a label in figures, in which a space is ``␣`` and a line feed ``⏎``."""
+    return text_of([token]).translate(VISIBLE)
+
+
 def numbers(tokens: Sequence[str]) -> str:
     """Return the numbers of tokens without a text, separated by spaces."""
     return " ".join(token.removeprefix(NUMBER) for token in tokens)
 
 
 def _characters(text: str, vocabulary: Sequence[str]) -> list[str]:
-    return [written(character) for character in text]
+    by_character = {character: written(character) for character in set(text)}
+    return [by_character[character] for character in text]
 
 
 def _bytes(text: str, vocabulary: Sequence[str]) -> list[str]:

@@ -21,6 +21,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.plugins.dataset import Corpus, Dataset, Pair
 from headtohead.plugins.entry import BaseOptions, Options
 from headtohead.schema.metric import Metric
+from headtohead.schema.phrases import Phrase
 from headtohead.schema.sections import OmittedAtDefault, OmittingSection
 
 Random = np.random.RandomState
@@ -35,19 +36,19 @@ MIN_EXAMPLES = 20
 class SizeOptions(OmittingSection, Options):
     """Number of the generated pairs; subclasses have options for their lengths."""
 
-    size: int = Field(
+    size: Annotated[int, Phrase("{value} examples")] = Field(
         6000,
         ge=50,
         le=200_000,
         description="distinct pairs; the test part of split length is extra",
     )
-    seed: int = Field(
+    seed: Annotated[int, Phrase("data seed {value}")] = Field(
         1,
         ge=1,
         le=2**32 - 1,
         description="seed of the generator; data.seed is the seed of the split",
     )
-    test_each: int = Field(
+    test_each: Annotated[int, Phrase("{value} test examples of each length")] = Field(
         50, ge=1, le=10_000, description="split length: test pairs of each length"
     )
 
@@ -66,8 +67,12 @@ Length = Annotated[int, Field(ge=1, le=1000)]
 class LengthOptions(SizeOptions):
     """Number and lengths of the generated pairs."""
 
-    shortest: int = Field(1, ge=1, le=100, description="length of the shortest example")
-    longest: int = Field(10, ge=1, le=100, description="length of the longest example, L")
+    shortest: Annotated[int, Phrase("examples of length {value} and longer")] = Field(
+        1, ge=1, le=100, description="length of the shortest example"
+    )
+    longest: Annotated[int, Phrase("examples of length {value} and shorter")] = Field(
+        10, ge=1, le=100, description="length of the longest example, L"
+    )
     test_lengths: Annotated[tuple[Length, Length] | None, OmittedAtDefault()] = Field(
         None,
         description="split length: lengths of the shortest and the longest test example; default: shortest, 2 · L",

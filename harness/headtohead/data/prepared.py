@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from headtohead.data.splits import shuffled
 from headtohead.data.tokeniser import SIDES, Side, Tokeniser
 from headtohead.data.vocabulary import Vocabulary
 
@@ -51,6 +52,21 @@ class Split:
 
     def __len__(self) -> int:
         return len(self.source)
+
+    def distinct_sources(self, limit: int | None) -> list[int]:
+        """Return the first row of each distinct source, or every row without a source, in order.
+
+        With a ``limit``, return a random sample of them, always the same: the first rows of a sorted file are its
+        shortest.
+        """
+        first: dict[str | int, int] = {}
+        for row, text in enumerate(self.source_text):
+            first.setdefault(text or row, row)
+        rows = list(first.values())
+        if limit is None:
+            return rows
+        chosen = shuffled(len(rows), 0)[:limit]
+        return [rows[index] for index in sorted(chosen)]
 
     def ids(self, side: Side) -> list[Ids]:
         """Return the ids of each sentence of a side."""

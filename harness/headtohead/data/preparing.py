@@ -17,7 +17,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.plugins.dataset import Corpus, Dataset, Pair
 from headtohead.plugins.entry import Options
 from headtohead.plugins.reads import declared_reads
-from headtohead.plugins.registry import find_dataset, find_entry
+from headtohead.plugins.registry import calling, find_dataset, find_entry
 from headtohead.plugins.watched_reads import only_declared_reads
 from headtohead.schema.run_config import NOTHING_HELD_OUT, DataConfig
 from headtohead_judge.child import call_in_child
@@ -34,7 +34,7 @@ def prepare(config: DataConfig, cache: Path) -> PreparedData:
     """Return the prepared data of a configuration, from the cache if they are there.
 
     Raises:
-        HeadToHeadError: If options, files, downloads or sentence pairs are invalid.
+        HeadToHeadError: If options, files, downloads or sentence pairs are invalid, or a dataset of a plugin fails.
     """
     dataset = find_dataset(config.dataset)
     config = _with_parsed_options(config, dataset)
@@ -45,7 +45,7 @@ def prepare(config: DataConfig, cache: Path) -> PreparedData:
     source = find_entry("dataset", config.dataset).source_sha256
     identity = data_identity(config, source + reads + tokenizer_key(config))
     store = PreparedStore(cache / "prepared", identity)
-    with only_declared_reads(dataset, options):
+    with only_declared_reads(dataset, options), calling(dataset):
         early_key = dataset.cache_key(options, split, downloads)
     if early_key:
         data = store.load(early_key)
@@ -54,7 +54,10 @@ def prepare(config: DataConfig, cache: Path) -> PreparedData:
 
     log.info("loading dataset %s, split %s", config.dataset, split)
     corpus = load_corpus(dataset, options, split, downloads)
-    key = dataset.cache_key(options, split, downloads) or _corpus_key(corpus)
+    with calling(dataset):
+        key = dataset.cache_key(options, split, downloads)
+    if not key:
+        key = _corpus_key(corpus)
     has_changed = early_key is not None and key != early_key
     if has_changed or reads_hash(dataset, options) != reads:
         raise HeadToHeadError(
@@ -168,9 +171,10 @@ def load_corpus(dataset: type[Dataset], options: Options, split: str, downloads:
     """Return the corpus of a dataset; arguments as for `Dataset.load`.
 
     Raises:
-        HeadToHeadError: As `Dataset.load`, and if a dataset of a plugin reads a file that it does not declare.
+        HeadToHeadError: If a file or the network fails, the content is invalid, or a dataset of a plugin fails or reads
+            a file that it does not declare.
     """
-    with only_declared_reads(dataset, options):
+    with only_declared_reads(dataset, options), calling(dataset):
         return dataset.load(options, split, downloads)
 
 

@@ -130,7 +130,7 @@ def text_leak(train: NDArray[np.integer], test: NDArray[np.integer]) -> float:
     of prefix sums, divided by a power of the base.
     """
     length = min(WINDOW, len(test))
-    recurs = np.isin(_window_hashes(test, length), _window_hashes(train, length))
+    recurs = _is_among(_window_hashes(test, length), _window_hashes(train, length))
     if recurs.mean() < RECURRENCE:
         return 0.0
     (starts,) = np.nonzero(recurs)
@@ -140,6 +140,16 @@ def text_leak(train: NDArray[np.integer], test: NDArray[np.integer]) -> float:
     np.add.at(changes, starts + length, -1)
     is_leaked = np.cumsum(changes)[:-1] > 0
     return float(is_leaked.mean())
+
+
+def _is_among(hashes: NDArray[np.uint64], known: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Return for each hash whether it is among the known ones; `numpy.isin` takes ten times as long."""
+    if not len(known):
+        return np.zeros(len(hashes), dtype=np.bool_)
+    in_order = np.sort(known)
+    nearest = np.searchsorted(in_order, hashes).clip(max=len(known) - 1)
+    found: NDArray[np.bool_] = in_order[nearest] == hashes
+    return found
 
 
 def _window_hashes(ids: NDArray[np.integer], length: int) -> NDArray[np.uint64]:

@@ -117,7 +117,8 @@ class Vocabulary:
 
     def count_words(self, ids: Iterable[int]) -> int:
         """Return the number of ids that are not boundary tokens."""
-        return sum(index not in (self.sos, self.eos) for index in ids)
+        boundaries = (self.sos, self.eos)
+        return sum(index not in boundaries for index in ids)
 
     @cached_property
     def _specials(self) -> dict[str, int]:

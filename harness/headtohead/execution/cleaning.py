@@ -17,10 +17,10 @@ from headtohead.storage import states
 from headtohead.storage.existing import run_directories
 from headtohead.storage.experiment import EXPERIMENT, CopyError, ExperimentDirectory
 from headtohead.storage.leases import Lease, layout_lock, observe
-from headtohead.storage.paths import inside
+from headtohead.storage.paths import checked_path
 from headtohead.storage.record import read_record
 from headtohead.storage.run import RUN, STATUS, RunRecord
-from headtohead.storage.run_files import delete_run_files, is_experiment, run_files
+from headtohead.storage.run_files import delete_run_files, has_traces_of_experiment, run_files
 
 Kind = Literal["archived", "superseded", "failed", "reproduced", "cache"]
 REMOVED_STATES = states.FAILURES | {states.KILLED}
@@ -29,6 +29,12 @@ PREPARED = "prepared"
 
 NEEDED = "nothing is removed, since it could name any run; restore it, or move its folder away"
 """Advice for a missing record."""
+
+FOLDER_NEEDED = (
+    "nothing is removed, since it could be an experiment that needs any run; make it readable, or move it out of the "
+    "runs folder"
+)
+"""Advice for a folder that cannot be listed."""
 
 log = logging.getLogger(__name__)
 
@@ -58,8 +64,21 @@ def find_leftovers(runs_root: Path, cache: Path) -> Iterator[Leftover]:
         cache: Folder of prepared data.
 
     Raises:
-        HeadToHeadError: If a record is missing or damaged, since it could name any run, or a path leads through a
-            symbolic link. Errors are raised while the iterator advances.
+        HeadToHeadError: If a record is missing or damaged, a link has no target, or a folder cannot be listed, since
+            each could name any run; or if a path leads through a symbolic link. Errors are raised while the iterator
+            advances.
+    """
+    yield from _leftovers_of_experiments(runs_root)
+    if ownership.names_in_manifest(cache / PREPARED):
+        yield Leftover("cache", cache / PREPARED, "rebuilt when it is needed", None)
+
+
+def _leftovers_of_experiments(runs_root: Path) -> Iterator[Leftover]:
+    """Yield what can be removed from a runs folder, of the kinds that `find_leftovers` describes.
+
+    Raises:
+        HeadToHeadError: If a record is missing or damaged, a link has no target, a folder cannot be listed, or a path
+            leads through a symbolic link; while the iterator advances.
     """
     experiments = _experiments(runs_root)
     needed = _needed_runs(experiments)
@@ -73,7 +92,7 @@ def find_leftovers(runs_root: Path, cache: Path) -> Iterator[Leftover]:
             if not run_files(path):
                 continue
             for name in (RUN, STATUS):
-                _require(path / name)
+                _require_file(path / name)
             read_record(RunRecord, path / RUN)
             status = observe(path)
             if path not in needed:
@@ -82,8 +101,6 @@ def find_leftovers(runs_root: Path, cache: Path) -> Iterator[Leftover]:
             elif status.state in REMOVED_STATES:
                 reason = f"{status.state}: {status.reason}" if status.reason else status.state
                 yield Leftover("failed", path, reason, folder)
-    if ownership.owned(cache / PREPARED):
-        yield Leftover("cache", cache / PREPARED, "rebuilt when it is needed", None)
 
 
 def remove(leftovers: Sequence[Leftover]) -> None:
@@ -96,8 +113,9 @@ def remove(leftovers: Sequence[Leftover]) -> None:
         leftovers: Those of `find_leftovers`, the leftovers of an experiment next to each other.
 
     Raises:
-        HeadToHeadError: If a process trains one of the runs, or lays out stacks for too long; then nothing of its
-            experiment is removed, and earlier experiments are already cleaned. Also if a record is missing or damaged.
+        HeadToHeadError: If a process trains one of the runs, or lays out stacks for too long; if a record is missing or
+            damaged; or if a link has no target or a folder cannot be listed. Then the leftovers of the experiment with
+            the error stay, and those of earlier experiments are removed already.
     """
     for experiment, group in groupby(leftovers, lambda leftover: leftover.experiment):
         removable = list(group)
@@ -106,35 +124,41 @@ def remove(leftovers: Sequence[Leftover]) -> None:
                 runs = [item.path for item in removable if item.path.parent == experiment]
                 stack.enter_context(layout_lock(experiment))
                 stack.enter_context(Lease(*runs))
-                # A folder without prepared data stands for the cache, which is not searched again.
-                current = {
-                    (item.kind, item.path) for item in find_leftovers(experiment.parent, experiment)
-                }
+                present = _leftovers_of_experiments(experiment.parent)
+                current = {(item.kind, item.path) for item in present}
                 removable = [item for item in removable if (item.kind, item.path) in current]
             for leftover in removable:
                 if leftover.kind == "cache":
-                    ownership.remove(leftover.path, ownership.owned(leftover.path))
+                    ownership.remove(leftover.path, ownership.names_in_manifest(leftover.path))
                 else:
                     delete_run_files(leftover.path)
 
 
 def _experiments(runs_root: Path) -> list[ExperimentDirectory]:
-    """Return all experiments of a runs folder, sorted by folder, with copies and those behind symbolic links.
+    """Return all experiments of a runs folder, sorted by folder, including copies and those behind symbolic links.
 
-    A copy is logged as a warning. Hidden folders and folders that are no experiments are skipped.
+    A copy is logged as a warning. Hidden folders and folders without traces of an experiment are skipped.
 
     Raises:
-        HeadToHeadError: If the record of an experiment is missing or damaged, or a link has no target.
+        HeadToHeadError: If the record of an experiment is missing, damaged or a symbolic link; or if any link has no
+            target or any folder cannot be listed, since it could be an experiment.
     """
     experiments = []
     for folder in sorted(runs_root.glob("[!.]*")):
         if folder.is_symlink() and not folder.exists():  # on a disk that is not mounted
             raise HeadToHeadError(
-                unreadable(folder, "the target of the link does not exist", NEEDED)
+                unreadable(folder, "the target of the link does not exist", FOLDER_NEEDED)
             )
-        if not folder.is_dir() or not is_experiment(folder):
+        if not folder.is_dir():
             continue
-        _require(folder / EXPERIMENT)
+        try:
+            has_traces = has_traces_of_experiment(folder)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise HeadToHeadError(unreadable(folder, reason, FOLDER_NEEDED)) from error
+        if not has_traces:
+            continue
+        _require_file(folder / EXPERIMENT)
         experiment = ExperimentDirectory.read_any(folder)
         try:
             experiment.refuse_copy()
@@ -151,7 +175,7 @@ def _needed_runs(experiments: Sequence[ExperimentDirectory]) -> set[Path]:
     }
 
 
-def _require(record: Path) -> None:
+def _require_file(record: Path) -> None:
     """Raise HeadToHeadError if a record is missing."""
     if not record.is_file():
         raise HeadToHeadError(unreadable(record, "no such file", NEEDED))
@@ -160,7 +184,7 @@ def _require(record: Path) -> None:
 def _hidden(kind: Kind, experiment: Path, name: str, reason: str) -> Iterator[Leftover]:
     """Yield the folders in a hidden folder that contain files of runs and no active run."""
     for path in sorted((experiment / name).glob("*")):
-        checked = inside(experiment, name, path.name)
+        checked = checked_path(experiment, name, path.name)
         if run_files(checked) and not any(
             observe(run).state in states.ACTIVE for run in run_directories(checked)
         ):

@@ -45,7 +45,7 @@ class ClusterLauncher(Launcher):
         If the iterator is closed or raises, all calls that have not ended are cancelled.
 
         Raises:
-            HeadToHeadError: If a machine refuses to train a stack.
+            HeadToHeadError: If a machine refuses to train a stack. Errors of `run` are raised unchanged.
         """
         calls = {job: self.run(job, workers) for job in jobs}  # each starts at its first step
         try:

@@ -15,9 +15,10 @@ from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
-from safetensors.torch import save
-from torch import Tensor
+from safetensors.numpy import save
 
 from headtohead import files, ownership
 from headtohead.data.prepared import PreparedData
@@ -71,8 +72,8 @@ def check_target(folder: Path, *, force: bool) -> None:
         force: Whether it may have files; those with names of the model must be as headtohead wrote them.
 
     Raises:
-        HeadToHeadError: If it is a file; without ``force``, a folder that is not empty; or a folder with files of the
-            same names that headtohead did not write or that were changed since.
+        HeadToHeadError: If ``folder`` is a file; if it is not empty and ``force`` is not set; or if a file in it has
+            the name of a file of the model, but not the content that headtohead wrote.
     """
     if folder.exists() and not folder.is_dir():
         raise HeadToHeadError(f"'{folder}' is a file; choose a folder")
@@ -86,7 +87,7 @@ def check_target(folder: Path, *, force: bool) -> None:
 def write_exported(
     folder: Path,
     record: RunRecord,
-    weights: Mapping[str, Tensor],
+    weights: Mapping[str, NDArray[np.generic]],
     words: PreparedData | None,
     card: str,
 ) -> list[Path]:
@@ -108,7 +109,7 @@ def write_exported(
             headtohead did not write, and then nothing is written.
     """
     portable = RunRecord.model_validate(_without_folders(record.to_json()))
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
+    tensors = {name: np.ascontiguousarray(values) for name, values in weights.items()}
     # The largest file is written first: a full disk leaves the earlier model.
     contents = {WEIGHTS: save(tensors, {"format": "pt"})}
     contents[CONFIG] = _json(ExportRecord(run=portable)).encode()
@@ -139,8 +140,9 @@ def read_exported(folder: Path) -> tuple[RunRecord, PreparedData | None]:
     vocabularies have no splits.
 
     Raises:
-        HeadToHeadError: If the manifest, the record or the vocabularies are missing or damaged, a file of the manifest
-            is, or a file that `load` reads has no sha256 in it.
+        HeadToHeadError: If the manifest, the record or a file that the manifest lists is missing or damaged; if the
+            vocabularies are damaged, or missing in the model of a run that was not imported; or if a file that `load`
+            reads exists and has no sha256 in the manifest.
     """
     hashes = required_record(ManifestRecord, folder / MANIFEST, AGAIN).files
     for name in LOADED:

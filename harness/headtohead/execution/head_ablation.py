@@ -24,7 +24,7 @@ from headtohead.schema.metric import LOSS
 from headtohead.storage.attention_maps import read_probes
 from headtohead.storage.run import HEADS
 from headtohead.storage.run_directory import RunDirectory, leased
-from headtohead.training.evaluate import Translator, collect, distinct_sources, score, translator
+from headtohead.training.evaluate import Translator, collect, score, translator
 from headtohead.training.loop import split_tensors
 
 TOGETHER = 16
@@ -37,8 +37,8 @@ Masks = tuple[int, Sequence[int]]
 def masked_heads(path: Path, *, decode: bool = True, fresh: bool = False) -> dict[str, Any]:
     """Return the effect of masking each head of a run, and write it into ``heads.json`` of the run directory.
 
-    A stored file is returned, and nothing is written, unless it lacks the metrics of the dataset that ``decode`` asks
-    for and the run can translate.
+    Without ``fresh``, a stored file is returned and nothing is written, except if ``decode`` asks for the metrics of
+    the dataset, the file lacks them, and ``evaluate.decode`` of the run is not ``none``.
 
     Args:
         path: The run directory.
@@ -84,7 +84,7 @@ def masked_heads(path: Path, *, decode: bool = True, fresh: bool = False) -> dic
 def _add_map_statistics(path: Path, heads: Sequence[dict[str, Any]]) -> None:
     """Add the mean entropy and distance over a run's probe sentences to the record of each head, in place.
 
-    A head without a value in any probe gets no such key, and so do all heads of a run without probes.
+    Probes in which a head has no value are left out; a head without a value in any probe gets no such key.
 
     Args:
         path: The run directory.
@@ -122,8 +122,8 @@ def head_effects(
 
     Returns:
         The scores of the unmasked model by metric, and a record of each head for heads.json with its role, layer and
-        head. ``without-one`` has the changes of scores if the head is masked, ``only-one`` if all others of its layer
-        are. The loss is always there.
+        head. ``without-one`` has the changes of the scores if the head is masked, ``only-one`` those if all other heads
+        of its layer are masked. The scores are the loss and, with ``translate``, the metrics of the dataset.
 
     Raises:
         UndefinedError: If an attention style has no output projection.
@@ -147,9 +147,10 @@ def head_effects(
     for start in range(0, len(masks), TOGETHER):
         for scores in _scores(model, data, masks[start : start + TOGETHER], translate):
             changes.append({name: scores[name] - whole[name] for name in whole})
-    for index, record in enumerate(records):
-        record["without-one"] = changes[2 * index]
-        record["only-one"] = changes[2 * index + 1]
+    in_order_of_masks = iter(changes)  # two for each head
+    for record in records:
+        record["without-one"] = next(in_order_of_masks)
+        record["only-one"] = next(in_order_of_masks)
     return whole, records
 
 
@@ -170,7 +171,7 @@ def _scores(
     config = model.config
     split = data.splits["test"]
     tensors = split_tensors(config, data, torch.device("cpu"), ("test",))["test"]
-    rows = distinct_sources(split, config.evaluate.test_limit)
+    rows = split.distinct_sources(config.evaluate.test_limit)
     scored = score(masked(model, data, masks), tensors, rows, translate)
     scores = []
     for member in range(len(masks)):
@@ -211,8 +212,8 @@ def head_metrics(heads: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 def masked(model: Transformer, data: PreparedData, masks: Sequence[Masks]) -> Transformer:
     """Return a stack of copies of a model with one member, with the given heads masked in each copy.
 
-    The model is not changed. The stack is in evaluation mode, with the device and type of its weights. Every style has
-    an output projection.
+    The model is not changed. The stack is in evaluation mode, with the device and the type of the model's weights.
+    Precondition: the attentions with masked heads have an output projection, as `head_effects` checks.
 
     Args:
         model: A stack with one member.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,6 +18,7 @@ from headtohead.config.project import runs_folder
 from headtohead.data import SPECIALS, PreparedData, Side, cache_root, prepare_recorded
 from headtohead.errors import HeadToHeadError, is_out_of_memory
 from headtohead.execution.exported import CONFIG, WEIGHTS, read_exported
+from headtohead.model.counting import mode_without_data
 from headtohead.model.decoding import Ends, translate_each
 from headtohead.model.plugin_errors import plugin_errors
 from headtohead.model.precision import matmul_precision
@@ -35,6 +38,9 @@ NO_TRANSLATION = {
     "teacher-forced": "it decodes from the reference (evaluate.decode: teacher-forced), which a new sentence lacks",
 }
 """Reasons why a run cannot translate, by the value of ``evaluate.decode``."""
+
+SMALL_LENGTH = 64
+"""Tokens of the pass whose size decides whether the shapes of weights are those of tensors on the CPU."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -185,14 +191,14 @@ class LoadedRun:
 
         Raises:
             HeadToHeadError: If a single text is given; if the run has no vocabularies or cannot translate; if its
-                vocabulary refuses a word; or if a sentence exceeds the maximum length of an encoding or an attention.
+                vocabulary refuses a word; or if a sentence has no token, not even a boundary token, or exceeds the
+                maximum length of an encoding or an attention.
         """
         if isinstance(sentences, str):
             raise HeadToHeadError("translate takes a list of sentences, got one string")
         self._refuse_undefined()
         encoded = [self.data.tokenise(sentence, "source") for sentence in sentences]
-        with matmul_precision(self.model):
-            return [self.data.decode(ids) for ids in self.decode(encoded)]
+        return [self.data.decode(ids) for ids in self._generated(encoded)]
 
     @torch.no_grad()
     def continue_text(
@@ -200,39 +206,45 @@ class LoadedRun:
     ) -> str:
         """Return a prompt with a continuation, of a run whose data have no sources.
 
-        Each token is sampled from the distribution after the last tokens, at most as many as a training block has.
-        Special tokens are never sampled.
+        Each token is sampled from the distribution after the text so far, of which the model gets the last tokens: at
+        most as many as the decoder reads of a training block. Special tokens are never sampled.
 
         Args:
             prompt: Raw text.
             tokens: Number of sampled tokens; with 0, the result is the prompt as the vocabulary encodes it.
-            temperature: Divisor of the logits, above 0; 0 takes the most probable token.
+            temperature: Divisor of the logits, at least 0 and finite; 0 takes the most probable token.
             seed: Seed of the samples.
 
         Raises:
-            HeadToHeadError: If the run has no vocabularies, its data have sources, or the prompt has no token or one
-                that the vocabulary refuses.
+            HeadToHeadError: If the run has no vocabularies, its data have sources, the prompt has no token or one that
+                the vocabulary refuses, or the temperature is negative, infinite or NaN.
         """
+        if not 0 <= temperature < math.inf:
+            raise HeadToHeadError(
+                f"temperature {temperature} is no finite number of at least 0; 1 keeps the distribution of the model"
+            )
         if self.data.has_sources:
             raise HeadToHeadError(
                 f"run '{self.path.name}' translates; leave out --tokens, --temperature and --seed"
             )
         tokeniser = self.data.tokenisers["target"]
-        words = tokeniser.vocabulary
-        longest = self.record.data["longest"]["target"]
-        ids = words.encode(tokeniser.tokens(prompt))
+        vocabulary = tokeniser.vocabulary
+        context = self.record.data["longest"]["target"] - 1  # a block without its last token
+        ids = vocabulary.encode(tokeniser.tokens(prompt))
         if not ids:
             raise HeadToHeadError(
                 "the prompt is empty; type at least one character that occurs in the training text"
             )
-        specials = [words.words.index(word) for word in SPECIALS if word in words.words]
+        specials = [vocabulary.words.index(word) for word in SPECIALS if word in vocabulary.words]
         generator = torch.Generator().manual_seed(seed)
         with matmul_precision(self.model):
             for _ in range(tokens):
-                last = self._target_logits(ids[1 - longest :])[-1].float()
+                last = self._target_logits(ids[-context:])[-1].float()
                 last[specials] = -torch.inf
                 if temperature:
-                    probabilities = (last / temperature).softmax(-1)
+                    # Relative to the maximum and in float64, so that no small temperature overflows.
+                    scaled = (last - last.max()).double() / temperature
+                    probabilities = scaled.softmax(-1).float()
                     chosen = torch.multinomial(probabilities, 1, generator=generator)
                 else:
                     chosen = last.argmax()
@@ -272,26 +284,51 @@ class LoadedRun:
         return logits[0, 0]
 
     def generate(self, source_ids: Sequence[int]) -> list[int]:
-        """Return the generated target ids of a single source, without <sos>, <eos> and padding.
+        """Return the generated target ids of a single source, without <eos> and the ids after it.
 
-        Stepwise decoding stops before <eos> or after ``decoding_limit`` tokens. Non-autoregressive decoding, whose
-        decoder input is zeros, omits the id 0 from the result.
+        Stepwise decoding has at most ``decoding_limit`` ids, and none of padding. Non-autoregressive decoding, whose
+        decoder input is zeros, has at most one id for each id of the source; 0 and <sos> are removed from its ids.
 
         Args:
-            source_ids: The ids of the source with its boundary tokens.
+            source_ids: The ids of the source with its boundary tokens; at least one.
 
         Raises:
-            HeadToHeadError: If the run has no vocabularies, cannot translate, or lacks <sos> or <eos>; or if the source
-                exceeds the maximum length of an encoding or an attention.
+            HeadToHeadError: If the run has no vocabularies, cannot translate or, in stepwise decoding, lacks <sos> or
+                <eos>; or if the source is empty, has an id outside of the model's table, or exceeds the maximum length
+                of an encoding or an attention.
         """
         self._refuse_undefined()
+        return self._generated([source_ids])[0]
+
+    def _generated(self, sources: Sequence[Sequence[int]]) -> list[list[int]]:
+        """Return the generated ids of each source as `decode` does, after a check of the sources.
+
+        Raises:
+            HeadToHeadError: If a source is empty, has an id outside of the model's table, or exceeds the maximum length
+                of an encoding or an attention; or if the run has no vocabularies or, in stepwise decoding, lacks <sos>
+                or <eos>.
+        """
+        size = self.model.vocab_sizes.source
+        for ids in sources:
+            if len(ids) == 0:  # also of an array
+                raise HeadToHeadError("a source has no token; write at least one word")
+            for index in ids:
+                if not 0 <= index < size:
+                    raise HeadToHeadError(
+                        f"the source has the id {index}; expected an id from 0 to {size - 1}"
+                    )
         with matmul_precision(self.model):
-            return self.decode([source_ids])[0]
+            return self.decode(sources)
 
     def attention(self, source: str, target: str | None = None) -> SentenceMaps:
         """Return the attention maps of every layer, head and role for a sentence.
 
         The decoder input is ``target``; default: the run's own translation. A run on a text reads ``source`` as text.
+
+        Raises:
+            HeadToHeadError: If the run has no vocabularies, or its vocabulary refuses a word; if a text has too many
+                tokens for an encoding or an attention; or if ``target`` is None and the run, which has sources, has no
+                translation of its own (``evaluate.decode`` is none or teacher-forced).
         """
         texts = self.data.texts(source, target)
         return probe_maps(self.model, self.data, *texts, self.decoding_limit, "given")[0]
@@ -307,7 +344,7 @@ class LoadedRun:
     def decode(self, encoded: Sequence[Sequence[int]]) -> list[list[int]]:
         """Return the generated ids of each source, independent of the other sources.
 
-        Unlike `generate`, it does not refuse a run whose recipe defines no decoding.
+        Unlike `generate`, it does not refuse a run whose recipe defines no decoding, or a source without ids.
 
         Raises:
             HeadToHeadError: If the run has no vocabularies or, in stepwise decoding, lacks <sos> or <eos>; or if a
@@ -316,13 +353,16 @@ class LoadedRun:
         if self.config.evaluate.decode != "non-autoregressive":
             padded = translate_each(self.model, encoded, self.decoding_limit, self.ends)
             return [[index for index in ids if index != self.pad] for ids in padded]
+        vocabulary = self.data.target_vocabulary
         decoded = []
         for ids in encoded:
             source = torch.tensor([[list(ids)]])
             lengths = self.lengths(source)
             logits = self.model(source, lengths, torch.zeros_like(source), lengths)
             best = logits[0, 0].argmax(-1).tolist()
-            decoded.append([index for index in best if index != 0])
+            if vocabulary.eos in best:
+                best = best[: best.index(vocabulary.eos)]
+            decoded.append([index for index in best if index not in (0, vocabulary.sos)])
         return decoded
 
     @property
@@ -379,39 +419,68 @@ def load(
             manifest, those of a run with its status.
     """
     is_exported = all(Path(run, name).is_file() for name in (CONFIG, WEIGHTS))
-    if is_exported:
-        path = Path(run)
-        record, words = read_exported(path)
-        weights = path / WEIGHTS
-        record_file = path / CONFIG
-        config = parsed_options(record.config, path.name)
-        kind = _class_of(path, record)
-    else:
-        path = find_run(run, runs_folder(given=runs))
-        record_file = path / RUN
-        directory = RunDirectory(path)
-        directory.require_done()
-        record = directory.record
-        config = parsed_options(record.config, path.name)
-        kind = _class_of(path, record)
-        words = kind.read_words(directory, record, config)
-        weights = directory.verified(CHECKPOINT)
-    if record.imported is not None:
-        sizes = record.imported.words["source"], record.imported.words["target"]
+    saved = _saved_export(Path(run)) if is_exported else _saved_run(run, runs)
+    config = saved.config
+    words = saved.words
+    imported = saved.record.imported
+    if imported is not None:
+        sizes = imported.words["source"], imported.words["target"]
     else:
         assert words is not None
         sizes = len(words.source_vocabulary), len(words.target_vocabulary)
-    with _model_errors(config, record_file):
+    with _model_errors(config, saved.record_file):
         expected = _expected_weights(config, sizes)
-    tensors = checkpoint.load_weights(weights, expected)
-    with _model_errors(config, record_file):
+    tensors = checkpoint.load_weights(saved.weights, expected)
+    with _model_errors(config, saved.record_file):
         model = Transformer(config, [1], *sizes)
         if config.train.precision == "float64":
             model.double()
         if dtype is not None:
             model.to(dtype)
     model.load_member(0, tensors)
-    return kind(path, config, model.eval(), words, record)
+    return saved.kind(saved.path, config, model.eval(), words, saved.record)
+
+
+class _Saved(NamedTuple):
+    """The record of a run or of an exported model, without its weights."""
+
+    path: Path
+    record: RunRecord
+    record_file: Path
+    config: RunConfig
+    kind: type[LoadedRun]
+    words: PreparedData | None
+    weights: Path
+
+
+def _saved_export(folder: Path) -> _Saved:
+    """Return the record and the vocabularies of an exported model, and the path of its weights, all verified."""
+    record, words = read_exported(folder)
+    config = parsed_options(record.config, folder.name)
+    kind = _class_of(folder, record)
+    return _Saved(folder, record, folder / CONFIG, config, kind, words, folder / WEIGHTS)
+
+
+def _saved_run(run: Path | str, runs: Path | str | None) -> _Saved:
+    """Return the record and the vocabularies of a DONE run, and the path of its weights, which are verified.
+
+    Args:
+        run: The run's directory, its name, or an unambiguous prefix of its name.
+        runs: The folder of run directories, for lookup by name.
+
+    Raises:
+        HeadToHeadError: If no run or several runs match; if the run is not DONE; if a file of it is missing or damaged;
+            if its data have changed or cannot be read; or if a plugin of it is missing.
+    """
+    path = find_run(run, runs_folder(given=runs))
+    directory = RunDirectory(path)
+    directory.require_done()
+    record = directory.record
+    config = parsed_options(record.config, path.name)
+    kind = _class_of(path, record)
+    words = kind.read_words(directory, record, config)
+    weights = directory.verified(CHECKPOINT)
+    return _Saved(path, record, path / RUN, config, kind, words, weights)
 
 
 def _class_of(path: Path, record: RunRecord) -> type[LoadedRun]:
@@ -425,16 +494,17 @@ def _class_of(path: Path, record: RunRecord) -> type[LoadedRun]:
 
 @contextmanager
 def _model_errors(config: RunConfig, record: Path) -> Iterator[None]:
-    """Name the record in errors of building its model: too little memory, and errors of plugins.
+    """Turn errors of building a model into errors that name its record.
 
-    All other errors of the block are raised unchanged.
+    These are too little memory and, of a model with plugins that are not built in, any error except errors of the disk,
+    of other limits of the machine and of undeclared reads. All others are raised unchanged.
 
     Args:
         config: The configuration of the model.
-        record: The path of the record, which starts the message.
+        record: The path of the record, for the message.
 
     Raises:
-        HeadToHeadError: If the block is out of memory, or as `plugin_errors`.
+        HeadToHeadError: In place of these errors, and if an entry of ``config`` is not registered.
     """
     subject = f"the model of '{record}'"
     try:
@@ -450,12 +520,15 @@ def _model_errors(config: RunConfig, record: Path) -> Iterator[None]:
 
 
 def _expected_weights(config: RunConfig, sizes: tuple[int, int]) -> dict[str, Tensor]:
-    """Return the weights of a run by name on the device ``meta``, which allocates no memory.
+    """Return tensors with the shapes of the weights of a run by name.
+
+    They are on the device ``meta``, which allocates no memory, or zeros of a small model.
 
     Raises:
         MemoryError: If the weights are larger than the memory of this machine.
     """
-    model = Transformer(config, None, *sizes)
+    with mode_without_data(config, sum(sizes), SMALL_LENGTH):
+        model = Transformer(config, None, *sizes)
     tensors = [*model.parameters(), *model.buffers()]
     if sum(tensor.numel() * tensor.element_size() for tensor in tensors) > machine_memory():
         raise MemoryError

@@ -17,12 +17,12 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, suppress
 from functools import cache
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 
@@ -45,6 +45,15 @@ PRELOAD = ["headtohead.execution.preload"]
 """Modules that the server imports before it forks."""
 
 
+class _Running(NamedTuple):
+    """A job in training: its process, the slot of the process, and the process id of its fork server."""
+
+    job: Job
+    process: BaseProcess
+    slot: int
+    server: int | None
+
+
 class LocalLauncher(Launcher):
     """Trains stacks on this machine, at most ``workers`` at a time; GPUs are assigned in turn."""
 
@@ -52,7 +61,7 @@ class LocalLauncher(Launcher):
         """Start the fork server, which imports torch in the background."""
         multiprocessing.get_context("forkserver").set_forkserver_preload(PRELOAD)
         with hidden_main():
-            forkserver.ensure_running()
+            _start_server()
 
     def launch(self, jobs: Sequence[Job], workers: int) -> Iterator[Exit | None]:
         """Run every job in its own process, at most ``workers`` at a time; yield each exit, and None between exits.
@@ -70,8 +79,7 @@ class LocalLauncher(Launcher):
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(PRELOAD)
         waiting = deque(jobs)
-        # By sentinel: the job, its process, its slot, and the process id of the fork server.
-        running: dict[int, tuple[Job, BaseProcess, int, int | None]] = {}
+        running: dict[int, _Running] = {}  # by the sentinel of the process
         free_slots = list(range(workers))
         try:
             while waiting or running:
@@ -84,25 +92,26 @@ class LocalLauncher(Launcher):
                     process = _start(context, arguments)
                     # multiprocessing has no public name for the process of the server.
                     server = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
-                    running[process.sentinel] = (job, process, slot, server)
+                    running[process.sentinel] = _Running(job, process, slot, server)
                 ended = wait(list(running), timeout=POLL_SECONDS)
                 for sentinel in ended:
                     assert isinstance(sentinel, int)
-                    job, worker, slot, server = running.pop(sentinel)
-                    worker.join()
-                    code = worker.exitcode if worker.exitcode is not None else 1
-                    if code == UNKNOWN and not _is_running(server):
+                    worker = running.pop(sentinel)
+                    worker.process.join()
+                    code = worker.process.exitcode
+                    assert code is not None, "the process has ended"
+                    if code == UNKNOWN and not _is_running(worker.server):
                         # The server was killed. Its workers continue, and their leases decide who trains the stack.
                         code = exits.BUSY
-                    worker.close()
-                    free_slots.append(slot)
-                    yield Exit(job, code)
+                    worker.process.close()
+                    free_slots.append(worker.slot)
+                    yield Exit(worker.job, code)
                 if not ended:
                     yield None
         finally:
-            for _, worker, _, _ in running.values():
-                worker.kill()
-                worker.join()
+            for worker in running.values():
+                worker.process.kill()
+                worker.process.join()
 
 
 class InlineLauncher(Launcher):
@@ -134,7 +143,7 @@ class InlineLauncher(Launcher):
                 (job.stack / "worker.log").open("a", encoding="utf-8") as log,
                 redirect_stderr(_Both(sys.stderr, log)),
             ):
-                code = work(job.stack, job.device, WorkerPlugins())
+                code = work(job.stack, job.device, WorkerPlugins(), self.watch)
             yield Exit(job, code)
 
 
@@ -177,12 +186,28 @@ def _start(context: ForkServerContext, arguments: tuple[Any, ...]) -> BaseProces
             time.sleep(attempt * RETRY_SECONDS)
         process = context.Process(target=_main, args=arguments)
         with hidden_main(), suppress(EOFError, ConnectionError):
+            _start_server()
             process.start()
             return process
     raise HeadToHeadError(
         f"the server that forks workers ended {STARTS} times while it started one; check the limits of memory and "
         "processes (ulimit -a), then run the same command; finished runs are kept"
     )
+
+
+def _start_server() -> None:
+    """Start the fork server unless it runs.
+
+    Ctrl-C reaches every process of the terminal. The server inherits that the signal is blocked, and unblocks it once
+    it ignores it (`PRELOAD`), so that an earlier Ctrl-C does not end it with a traceback.
+    """
+    # It unblocks the signal when it starts its own process.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _is_running(pid: int | None) -> bool:

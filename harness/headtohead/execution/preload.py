@@ -1,5 +1,6 @@
 """Modules that the fork server imports once for all workers."""
 
+import gc
 import os
 import signal
 
@@ -10,14 +11,21 @@ if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "20000")
 
 # Ctrl-C reaches the server too; the parent reports it and ends the server. Workers restore the handler.
+# The parent started this process with the signal blocked.
 signal.signal(signal.SIGINT, signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+# What is imported stays in memory, so that a garbage collection during the imports finds nothing.
+gc.disable()
 
 import sacrebleu.metrics  # noqa: E402
-import torch.fx.experimental.symbolic_shapes  # noqa: E402  used by torch.autograd.backward, takes half a second
+import torch  # noqa: E402
 
 import headtohead.execution.worker  # noqa: E402, F401  imported for the workers
 import headtohead.plugins.registry  # noqa: E402
 
 headtohead.plugins.registry.current()
+gc.freeze()
+gc.enable()
 
 __all__ = ["sacrebleu", "torch"]

@@ -18,7 +18,7 @@ from headtohead.execution.local import LocalLauncher
 from headtohead.execution.scheduler import Machine, lay_out, run_stacks, stacks_of
 from headtohead.storage import states
 from headtohead.storage.leases import Lease
-from headtohead.storage.paths import inside
+from headtohead.storage.paths import checked_path
 from headtohead.storage.run import CHECKPOINT, RESULTS
 from headtohead.storage.run_directory import RunDirectory, RunWriter, find_run
 from headtohead.storage.run_files import delete_run_files
@@ -45,7 +45,8 @@ def reproduce(run: Path | str, runs: Path) -> tuple[bool, str]:
 
     Raises:
         HeadToHeadError: If the run is unknown, not DONE, imported or damaged; if the record of its stack, or a plugin,
-            is missing; if another process writes the copy; or if the copy does not end DONE.
+            is missing; if its data have changed; if another process writes the copy; if ``.reproduced`` or a run is a
+            symbolic link; if no worker can be started, or its disk is full; or if the copy does not end DONE.
     """
     path = find_run(run, runs)
     original = RunDirectory(path)
@@ -64,7 +65,7 @@ def reproduce(run: Path | str, runs: Path) -> tuple[bool, str]:
     for config in stacks[0].configs().values():
         parsed_options(config, path.name)
     with _workspace(path.parent) as workspace:
-        folder = _copy(stacks[0], inside(workspace, path.name))
+        folder = _copy(stacks[0], checked_path(workspace, path.name))
         machine = Machine(LocalLauncher(), folder.record.device, workers=1)
         stopped = run_stacks([folder], machine, folder.experiment)
         new = RunDirectory(folder.experiment / path.name)
@@ -78,7 +79,7 @@ def reproduce(run: Path | str, runs: Path) -> tuple[bool, str]:
 def _workspace(experiment: Path) -> Iterator[Path]:
     """Yield the folder of reproductions; for an experiment that cannot be written, a temporary one."""
     if os.access(experiment, os.W_OK):
-        yield inside(experiment, ".reproduced")
+        yield checked_path(experiment, ".reproduced")
         return
     with tempfile.TemporaryDirectory(prefix="h2h-") as folder:
         yield Path(folder)
@@ -89,7 +90,7 @@ def _copy(stack: StackFolder, experiment: Path) -> StackFolder:
     delete_run_files(experiment)
     changes = {"cache": str(cache_root()), "deaths": 0, "timeout_seconds": None}
     record = stack.record.model_copy(update=changes)
-    paths = [inside(experiment, member.directory) for member in record.members]
+    paths = [checked_path(experiment, member.directory) for member in record.members]
     with Lease(*paths) as lease:
         for path, run in zip(paths, stack.runs(), strict=True):
             RunWriter(path, lease).plan(run.record)

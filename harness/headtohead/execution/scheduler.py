@@ -19,6 +19,7 @@ from pathlib import Path
 from headtohead import files
 from headtohead.errors import HeadToHeadError, UndefinedError, machine_limit
 from headtohead.execution.progress import Watcher
+from headtohead.planning.estimate import time_line
 from headtohead.planning.lookup import PlannedRun
 from headtohead.planning.plan import Plan
 from headtohead.planning.record import experiment_record, run_record
@@ -29,7 +30,7 @@ from headtohead.storage import exits, states
 from headtohead.storage.experiment import ExperimentDirectory, ProbeSentence
 from headtohead.storage.leases import Busy, Lease, LeaseLost, layout_lock, observe, release_dead
 from headtohead.storage.objects import worker_plugins
-from headtohead.storage.paths import inside
+from headtohead.storage.paths import checked_path
 from headtohead.storage.run import RUN
 from headtohead.storage.run_directory import RunDirectory, RunWriter, leased
 from headtohead.storage.run_files import delete_run_files
@@ -116,8 +117,10 @@ def execute(plan: Plan, machine: Machine, cache: Path, command: str) -> Outcome:
 
     Raises:
         HeadToHeadError: If the runs folder cannot be written or the disk is full; if files of the study are deleted
-            meanwhile; if another process writes a run or lays out stacks for too long; if a worker refuses its input,
-            or none can be started. Finished runs are kept, and the same command resumes.
+            meanwhile; if a record is damaged or a run directory has a symbolic link; if another process writes a run
+            or lays out stacks for too long; if a worker refuses its input, or none can be started. Finished runs are
+            kept, and the same command resumes.
+        LeaseLost: If another process takes over a run while this process lays out or splits its stack.
     """
     experiment = plan.directory
     if not pending(plan) and _is_recorded(plan):
@@ -126,7 +129,7 @@ def execute(plan: Plan, machine: Machine, cache: Path, command: str) -> Outcome:
         experiment.mkdir(parents=True, exist_ok=True)
         files.remove_leftovers(experiment)
         files.remove_leftovers(cache)
-        release_dead([inside(experiment, run.directory) for run in pending(plan)])
+        release_dead([checked_path(experiment, run.directory) for run in pending(plan)])
         with layout_lock(experiment):
             ExperimentDirectory.write(experiment, experiment_record(plan, command))
             try:
@@ -139,7 +142,7 @@ def execute(plan: Plan, machine: Machine, cache: Path, command: str) -> Outcome:
         hooks = current().manager.hook
         hooks.on_experiment_start(experiment=experiment)
         with _disk_errors(experiment):
-            outcome.stopped = run_stacks(folders, machine, experiment)
+            outcome.stopped = run_stacks(folders, machine, experiment, time_line(plan))
         hooks.on_experiment_end(experiment=experiment)
     outcome.states = final_states(plan)
     return outcome
@@ -156,10 +159,17 @@ def _is_recorded(plan: Plan) -> bool:
     return all(recorded[name] == value for name, value in planned.items() if name not in origin)
 
 
-def run_stacks(folders: Sequence[StackFolder], machine: Machine, experiment: Path) -> str | None:
-    """Train stacks; return the reason if the execution stopped early, else None."""
+def run_stacks(
+    folders: Sequence[StackFolder], machine: Machine, experiment: Path, expected: str = ""
+) -> str | None:
+    """Train stacks; return the reason if the execution stopped early, else None; raises as `_Execution.run`.
+
+    ``expected`` is the estimated time, which is printed before the first stack starts.
+    """
     run_hashes = {run_hash for folder in folders for run_hash in folder.record.hashes}
-    with closing(Watcher(folders, allow_bar=not machine.launcher.in_process)) as watcher:
+    allow_bar = not machine.launcher.in_process
+    with closing(Watcher(folders, allow_bar=allow_bar, expected=expected)) as watcher:
+        machine.launcher.watch = watcher.tick
         return _Execution(machine, watcher, experiment).run(run_hashes)
 
 
@@ -181,10 +191,8 @@ def stacks_of(experiment: Path, run_hashes: Set[str]) -> list[StackFolder]:
 def _lay_out_study(plan: Plan, machine: Machine, cache: Path) -> list[StackFolder]:
     """Create missing run directories and stacks; return all stacks with pending runs, existing ones first.
 
-    An existing stack keeps its runs and its threads. It gets the cache and the time limit of this call, the present
-    directories of its pending runs, and a count of 0 deaths. Its record changes without a lease, also while another
-    process trains it, which has read it at its start. These changes stay if an error is raised afterwards. The leases
-    decide which process trains a stack. The caller holds the layout lock.
+    Existing stacks are renewed first (`_renew_stacks`), and stay so if an error is raised afterwards. The leases decide
+    which process trains a stack. The caller holds the layout lock.
 
     Raises:
         Busy: If another process writes a run that has no record or no stack yet.
@@ -194,43 +202,67 @@ def _lay_out_study(plan: Plan, machine: Machine, cache: Path) -> list[StackFolde
     paths: dict[str, Path] = {}  # by run hash
     runs = []
     for run in pending(plan):
-        path = inside(plan.directory, run.directory)
+        path = checked_path(plan.directory, run.directory)
         if RunDirectory(path).state not in states.FINAL:  # no other process has finished it
             paths[run.run_hash] = path
             runs.append(run)
-    folders = stacks_of(plan.directory, paths.keys())
-    assigned = set()
+    existing = stacks_of(plan.directory, paths.keys())
+    _renew_stacks(existing, machine, cache, paths)
+    assigned = {run_hash for folder in existing for run_hash in folder.record.hashes}
+    without_stack = [run for run in runs if run.run_hash not in assigned]
+    without_record = [run for run in runs if not (paths[run.run_hash] / RUN).exists()]
+    new_stacks = machine.stacks(plan, without_stack, len(existing))
+    _, threads = machine.share(len(existing) + len(new_stacks))
+    with Lease(*{paths[run.run_hash] for run in [*without_record, *without_stack]}) as lease:
+        for run in without_record:
+            writer = RunWriter(checked_path(plan.directory, run.directory, tree=True), lease)
+            writer.plan(run_record(plan, run))
+        for folder in existing:
+            # A run whose directory was deleted gets the settings of its stack again.
+            folder.record_execution(lease, {paths[run.run_hash] for run in without_record})
+        created = [
+            new_stack(plan, stack_runs, machine, cache, threads, lease) for stack_runs in new_stacks
+        ]
+    return [*existing, *created]
+
+
+def _renew_stacks(
+    folders: Sequence[StackFolder], machine: Machine, cache: Path, paths: Mapping[str, Path]
+) -> None:
+    """Change the records of existing stacks to the settings of this call; their runs and threads stay.
+
+    A stack gets the cache, the time limit, the present directories of its pending runs, and a count of 0 deaths. No
+    lease is required: another process that trains the stack has read its record at its start.
+
+    Args:
+        folders: The stacks.
+        machine: Its time limit is that of the stacks.
+        cache: Folder of prepared data.
+        paths: The directories of the pending runs, by run hash.
+
+    Raises:
+        HeadToHeadError: If the record of a stack is damaged.
+    """
     for folder in folders:
-        assigned |= folder.record.hashes
         folder.change(
             cache=str(cache),
             timeout_seconds=machine.timeout_seconds,
             deaths=0,
             members=_relocated(folder.record.members, paths),
         )
-    unassigned = [run for run in runs if run.run_hash not in assigned]
-    missing = [run for run in runs if not (paths[run.run_hash] / RUN).exists()]
-    new_stacks = machine.stacks(plan, unassigned, len(folders))
-    _, threads = machine.share(len(folders) + len(new_stacks))
-    with Lease(*{paths[run.run_hash] for run in [*missing, *unassigned]}) as lease:
-        for run in missing:
-            writer = RunWriter(inside(plan.directory, run.directory, tree=True), lease)
-            writer.plan(run_record(plan, run))
-        for folder in folders:
-            # A run whose directory was deleted gets the settings of its stack again.
-            folder.record_execution(lease, {paths[run.run_hash] for run in missing})
-        for stack_runs in new_stacks:
-            folders.append(new_stack(plan, stack_runs, machine, cache, threads, lease))
-    return folders
 
 
 def _relocated(
     members: Sequence[StackMember], paths: Mapping[str, Path]
 ) -> tuple[StackMember, ...]:
-    """Return members of a stack with the directories of their runs; ``paths`` has those that are pending, by run hash.
+    """Return members of a stack, those of pending runs with their present directories.
 
-    The name of an archived run's new directory has all axes of the current design, so it may differ from the recorded
-    one. Members without a path keep theirs.
+    The new directory of an archived run is named by all axes of the current design, so its name may differ from the
+    recorded name. Members without a path in ``paths`` keep the recorded name.
+
+    Args:
+        members: The members.
+        paths: The directories of the pending runs, by run hash.
     """
     relocated = []
     for member in members:
@@ -292,11 +324,13 @@ def lay_out(experiment: Path, record: StackRecord, lease: Lease) -> StackFolder:
 
 
 def _with_target(plan: Plan, run: PlannedRun, probe: ProbeSentence) -> ProbeSentence | None:
-    """Return a copy of a probe with its target: that of the file, the reference in the corpus, or "translation".
+    """Return a copy of a probe with its target, and where this is from: "file", "reference" or "translation".
 
-    With "translation", the target stays None, and the worker translates the source. The result is None, and the probe
-    is left out, if a sentence is empty or has a refused word, or if there is no reference and the run cannot translate.
-    The first reference in the parts test, valid, train counts.
+    A probe with a target keeps it ("file"). Otherwise it gets the first reference of an equal source in the parts test,
+    valid, train ("reference"). Without a reference, the target stays None, and the worker translates the source
+    ("translation"), if ``evaluate.decode`` is greedy or non-autoregressive. If it is not, the result is None. It is
+    also None if a sentence has a refused word, or no token, not even a boundary token; a source without a token is
+    permitted in a decoder-only model.
     """
     data = plan.data_of(run)
     config = plan.variant_of(run).config
@@ -400,9 +434,12 @@ class _Execution:
     def _ended(self, folder: StackFolder, record: StackRecord, code: int) -> str | None:
         """Handle the exit of a worker; return the reason to stop if too many stacks failed in the same way, else None.
 
+        The watcher prints a line about the exit: of a stack that another process trains, only the first time; of a
+        stack that was split, none here. The runs of a stack that no longer exists are left for the next round.
+
         Args:
             folder: The stack, which may have been split or archived meanwhile.
-            record: Its record at the start of the round.
+            record: Its record at the start of the round, for its runs if the stack no longer exists.
             code: The exit code of the worker.
 
         Raises:
@@ -438,12 +475,14 @@ class _Execution:
     def _handle(self, folder: StackFolder, record: StackRecord, code: int) -> None:
         """Write the states that a worker could not write, and decide which of its runs are left for the next round.
 
-        - BUSY: all are left. OK: none.
+        By exit code; a state is written to the runs that have no final state:
+
+        - BUSY: all are left. OK: none is left. DISK and INPUT: an error is raised.
         - OOM: a smaller stack or smaller microbatches; see `_out_of_memory`.
         - TIMEOUT: the state TIMEOUT.
-        - FAILED, or the last of ``MAX_DEATHS`` errors of the device: FAILED, or one stack for each variant if there are
-          several.
-        - Any other end: KILLED; all are left until the process has died ``MAX_DEATHS`` times.
+        - FAILED, or DEVICE as the ``MAX_DEATHS``-th death of the process, whatever ended it before: the state FAILED if
+          the stack has a single variant, else one new stack for each variant, whose runs are left.
+        - DEVICE before that, and any other code: the state KILLED; all are left until the ``MAX_DEATHS``-th death.
 
         Raises:
             HeadToHeadError: If the disk is full, the worker refused its input, or a record is damaged.
@@ -461,7 +500,10 @@ class _Execution:
         elif code == exits.OOM:
             self._out_of_memory(folder, record)
         elif code == exits.TIMEOUT:
-            self._set_states(folder, states.TIMEOUT, f"over {record.timeout_seconds:g} s")
+            limit = record.timeout_seconds
+            # None: another command without a limit has changed the record since the worker read it.
+            reason = "over the time limit" if limit is None else f"over {limit:g} s"
+            self._set_states(folder, states.TIMEOUT, reason)
         elif code == exits.FAILED or (code == exits.DEVICE and record.deaths + 1 >= MAX_DEATHS):
             if len(record.variants) == 1:
                 self._set_states(folder, states.FAILED, last)
@@ -476,10 +518,15 @@ class _Execution:
                 self.left |= record.hashes
 
     def _out_of_memory(self, folder: StackFolder, record: StackRecord) -> None:
-        """Halve the stack, or double the number of microbatches of a single run, and leave its runs for the next round.
+        """Halve the stack or, if a single run has no final state, double its number of microbatches.
 
-        The batch size does not change, so the results stay the same. Nothing happens if all runs have a final state. A
-        single run with `MAX_NUM_MICROBATCHES` gets the state OOM.
+        The runs are left for the next round, and those without a final state get the state KILLED. The batch size does
+        not change, so the results stay the same. If the doubled number would exceed `MAX_NUM_MICROBATCHES`, the single
+        run gets the state OOM and is not left. Nothing happens if all runs have a final state.
+
+        Raises:
+            HeadToHeadError: If a record is damaged.
+            LeaseLost: If another process takes over a run meanwhile.
         """
         remaining = len(folder.open_runs())
         num_microbatches = record.num_microbatches * 2
@@ -542,6 +589,10 @@ class _Execution:
             state: The new state.
             reason: Its reason.
             wait_seconds: How long to wait in all for the leases of a dying process.
+
+        Raises:
+            HeadToHeadError: If the record of the stack or a status is damaged.
+            LeaseLost: If another process takes over a run meanwhile.
         """
         deadline = time.monotonic() + wait_seconds
         for run in folder.runs():
@@ -581,8 +632,10 @@ def _disk_errors(folder: Path) -> Iterator[None]:
         folder: The experiment's folder.
 
     Raises:
-        HeadToHeadError: If a file was moved or deleted during the run, or the folder is not writable.
-        OSError: If it is a limit of the machine, such as the number of open files.
+        HeadToHeadError: That a file was moved or deleted, for a `FileNotFoundError` while the folder exists; the error
+            of `unwritable` for every other `OSError`.
+        OSError: Unchanged, if it is a limit of the machine, such as the number of open files; or if it is a
+            `FileNotFoundError` without the name of a file, which a plugin raises, while the folder exists.
     """
     try:
         yield
@@ -590,6 +643,8 @@ def _disk_errors(folder: Path) -> Iterator[None]:
         if machine_limit(error):
             raise
         if isinstance(error, FileNotFoundError) and folder.exists():
+            if error.filename is None:
+                raise
             raise HeadToHeadError(
                 f"'{Path(error.filename).parent}' was moved or deleted during the run; the same command trains it "
                 "again; finished runs are kept"

@@ -11,7 +11,7 @@ import math
 import sys
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -21,16 +21,16 @@ import torch
 from headtohead import files
 from headtohead.config.entries import parsed_options, plugins_of, watched_entries
 from headtohead.data import prepare_recorded
-from headtohead.errors import HeadToHeadError, is_disk_error, is_out_of_memory
+from headtohead.errors import HeadToHeadError, PluginError, is_disk_error, is_out_of_memory
 from headtohead.escaping import visible
-from headtohead.plugins.launcher import WorkerPlugins
+from headtohead.plugins.launcher import WorkerPlugins, watch_nothing
 from headtohead.plugins.registry import Registered, current
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage import exits, states
 from headtohead.storage.examples import write_examples
 from headtohead.storage.leases import Busy, Lease, LeaseLost
 from headtohead.storage.objects import load_plugins
-from headtohead.storage.results import ResultsRecord
+from headtohead.storage.results import MetricLine, ResultsRecord
 from headtohead.storage.run import CHECKPOINT, EXAMPLES, TRANSLATIONS, VOCABULARY, RunRecord
 from headtohead.storage.run_directory import RunWriter
 from headtohead.storage.stack import StackFolder
@@ -53,17 +53,24 @@ MAX_VALUE = 1e300
 log = logging.getLogger(__name__)
 
 
-def work(path: Path, device: str, plugins: WorkerPlugins) -> int:
+def work(
+    path: Path,
+    device: str,
+    plugins: WorkerPlugins,
+    watch: Callable[[], None] = watch_nothing,
+) -> int:
     """Train a stack, from its resume point if it exists; return an exit code of `exits`.
 
-    Errors of training become exit codes: BUSY if another process holds or takes over a lease, or the stack no longer
-    exists; TIMEOUT; and those of `_report`. Without open runs, resume points are removed and the code is OK. The leases
-    are released at the end.
+    Errors do not raise, but become exit codes: BUSY if another process holds or takes over a lease, or the stack no
+    longer exists; TIMEOUT if its time limit has passed; INPUT for a `HeadToHeadError`, such as of a damaged record; and
+    DISK, OOM, DEVICE or FAILED by the kind of any other error. If all runs have a final state already, the resume
+    points are removed, nothing is trained, and the code is OK. The leases are released at the end.
 
     Args:
         path: The stack's folder.
         device: ``"cpu"`` or ``"cuda"``; if the stack began on another one, its record is changed.
         plugins: The plugins that the parent loaded.
+        watch: Called after each record of the progress.
     """
     folder = StackFolder(path)
     try:
@@ -86,7 +93,7 @@ def work(path: Path, device: str, plugins: WorkerPlugins) -> int:
             if folder.record.device != device:  # the stack began on another device
                 folder.change(device=device)
                 folder.record_execution(lease, {run.path for run in folder.open_runs()})
-            Worker(folder, device, plugins, lease).run()
+            Worker(folder, device, plugins, lease, watch).run()
     except LeaseLost as error:
         _log(str(error))
         return exits.BUSY
@@ -105,21 +112,24 @@ def work(path: Path, device: str, plugins: WorkerPlugins) -> int:
 def _report(error: Exception) -> int:
     """Write an error to standard error and return its exit code.
 
-    INPUT for a `HeadToHeadError`, else DISK, OOM, DEVICE or FAILED by the kind of error. The last line is the reason
-    that the parent shows; if it cannot be written, the code is DISK, except that of an out-of-memory error.
+    INPUT for a `HeadToHeadError`, else DISK, OOM, DEVICE or FAILED by the kind of error. If the error cannot be
+    written, the code is DISK, except that of an out-of-memory error.
+
+    A `PluginError` is reported as the error of the plugin: its variants fail, not the study.
     """
+    if isinstance(error, PluginError) and isinstance(error.__cause__, Exception):
+        return _report(error.__cause__)
     log.info("the worker ends with an error", exc_info=error)
+    # The last line is the reason that the parent shows for INPUT, DEVICE and FAILED.
     if isinstance(error, HeadToHeadError):
-        # The parent reads the message from the log.
         return exits.INPUT if _log(str(error)) else exits.DISK
-    logged = _log("".join(traceback.format_exception(error)))
+    is_logged = _log("".join(traceback.format_exception(error)))
     if is_disk_error(error, of_plugin=True):
         return exits.DISK
     if is_out_of_memory(error):
         return exits.OOM
-    # The parent uses the last line as the reason.
-    logged &= _log(current().describe(error))
-    if not logged:
+    is_reason_logged = _log(current().describe(error))
+    if not is_logged or not is_reason_logged:
         return exits.DISK
     return exits.DEVICE if is_device_error(error) else exits.FAILED
 
@@ -133,10 +143,10 @@ def _log(text: str) -> bool:
     return True
 
 
-def _compare_reads(record: RunRecord, entries: Iterable[Registered]) -> None:
-    """Raise if the recorded hash of something that an entry reads differs from the present one.
+def _refuse_changed_reads_of(record: RunRecord, entries: Iterable[Registered]) -> None:
+    """Raise if the recorded hash of a file or variable that an entry declares to read differs from the present one.
 
-    Reads that the record lacks are not checked.
+    Files and variables that the record lacks are not checked.
 
     Args:
         record: The record of the run.
@@ -171,20 +181,27 @@ class Worker:
         device: ``"cpu"`` or ``"cuda"``.
         plugins: The plugins that the parent loaded.
         lease: The acquired lease of all runs of the stack.
+        watch: Called after each record of the progress.
 
     Raises:
         HeadToHeadError: If a record is damaged, a plugin or what it reads has changed or is missing, the data have
             changed, or the code of a plugin changes what all variants share or reads what it does not declare.
-        Exception: Any error that the code of a plugin raises while the model is built, unchanged; and errors of the
-            device, such as too little memory.
+        PluginError: If the code of a plugin raises another error while the model is built.
+        Exception: Errors of the device, such as too little memory.
     """
 
     def __init__(
-        self, folder: StackFolder, device: str, plugins: WorkerPlugins, lease: Lease
+        self,
+        folder: StackFolder,
+        device: str,
+        plugins: WorkerPlugins,
+        lease: Lease,
+        watch: Callable[[], None] = watch_nothing,
     ) -> None:
         self.folder = folder
         self.record = folder.record
         self.lease = lease
+        self.watch = watch
         self.runs = [RunWriter(run.path, lease) for run in folder.runs()]
         self.device = torch.device(device)
         self.started = time.monotonic()
@@ -199,8 +216,10 @@ class Worker:
         torch.set_num_threads(self.record.threads)
         keep_freed_memory()
         records = [run.record for run in self.runs]
+        # Read before the training, which a deleted run directory must not end for the other members.
+        self.flops_per_token = [record.counts.flops_per_token for record in records]
         configs = self._configs_by_variant(records)
-        self._require_unchanged_reads(records, configs)
+        self._refuse_changed_reads(records, configs)
         # Members of a stack have the same section `evaluate` and the same data.
         self.config = configs[self.record.members[0].variant]
         self.decoding_limit = records[0].decoding_limit
@@ -212,7 +231,7 @@ class Worker:
         """Return the configuration of each variant of the stack, with the options that its entries parse.
 
         Args:
-            records: The record of each run.
+            records: The record of each run, in the order of the members.
 
         Raises:
             HeadToHeadError: If an entry is not registered, or refuses an option; with the name of the run.
@@ -223,23 +242,23 @@ class Worker:
                 configs[member.variant] = parsed_options(record.config, run.path.name)
         return configs
 
-    def _require_unchanged_reads(
+    def _refuse_changed_reads(
         self, records: Sequence[RunRecord], configs: Mapping[str, RunConfig]
     ) -> None:
-        """Raise if a file or variable that a plugin reads has changed since a run was planned.
+        """Raise if a file or variable that a plugin declares to read has changed since a run was planned.
 
-        Sources of plugins cannot differ: the parent sends those of the plan.
+        What a record lacks is not checked. Sources of plugins cannot differ: the parent sends those of the plan.
 
         Args:
-            records: The record of each run.
+            records: The record of each run, in the order of the members.
             configs: The configuration of each variant.
 
         Raises:
-            HeadToHeadError: If a hash differs from the recorded one, or a file that is read is missing.
+            HeadToHeadError: If a hash differs from the recorded one, or a declared file is missing.
         """
         entries = {variant: plugins_of(config) for variant, config in configs.items()}
         for record, member in zip(records, self.record.members, strict=True):
-            _compare_reads(record, entries[member.variant])
+            _refuse_changed_reads_of(record, entries[member.variant])
 
     def _build_training(self, configs: Mapping[str, RunConfig]) -> StackTraining:
         """Return the training of the members, from the newest intact resume point if there is one.
@@ -248,12 +267,16 @@ class Worker:
             configs: The configuration of each variant.
 
         Raises:
-            HeadToHeadError: As `watched_entries`.
+            HeadToHeadError: If the code of a plugin changes what all variants share, or reads what it does not declare.
             Exception: Any error that the code of a plugin raises, and errors of the device.
         """
         members = self.record.members
         events = TrainingEvents(
-            self._on_evaluation, self._on_progress, self._on_fall_back, self._writing
+            on_evaluation=self._on_evaluation,
+            on_loss=self._on_loss,
+            on_progress=self._on_progress,
+            on_fall_back=self._on_fall_back,
+            saving=self._writing,
         )
         with watched_entries(configs.values()):
             training = StackTraining(
@@ -276,6 +299,7 @@ class Worker:
         Raises:
             TimeLimitReached: If the time limit of the stack has passed.
             LeaseLost: If another process has taken over a run.
+            HeadToHeadError: If a record is damaged.
             Exception: Any error of the disk, the memory, the GPU or the shared training step.
         """
         for index, run in enumerate(self.runs):
@@ -390,6 +414,7 @@ class Worker:
                 seconds=self._seconds,
                 loss=loss,
             )
+        self.watch()
 
     @property
     def _seconds(self) -> float:
@@ -397,19 +422,18 @@ class Worker:
         return self.training.earlier_seconds + time.monotonic() - self.started
 
     def _on_evaluation(self, evaluation: Evaluation) -> None:
-        """Append a member's finite metrics and the load of the machine to its history, and call the hook.
+        """Append a member's metrics and the load of the machine to its history, and call the hook ``on_evaluation``.
 
-        A member that diverged gets the state DIVERGED instead of the hook ``on_evaluation``. An error here retires the
-        member, as `_isolated` describes.
+        Metrics that `_finite` leaves out are not appended. The load is measured at the first member of an evaluation.
+        For a member that diverged, the hook is not called; it gets the state DIVERGED, and its end is announced. An
+        error here, such as of a plugin, retires the member with the state FAILED; `_isolated` lists the errors that are
+        raised instead.
         """
         index = evaluation.member
         step = evaluation.step
         run = self.runs[index]
         with self._isolated(index):
-            finite = {}
-            for name, value in evaluation.metrics.items():
-                if not math.isnan(value) and abs(value) < MAX_VALUE:
-                    finite[name] = value
+            finite = _finite(evaluation.metrics)
             if step != self.load_step:  # a sample per evaluation, for all members
                 self.load_step = step
                 self.load = machine_load(self.device)
@@ -423,6 +447,14 @@ class Worker:
             run.set_state(states.DIVERGED, step=step, reason=self._divergence(step, finite))
             self._announce_end(index, states.DIVERGED)
 
+    def _on_loss(self, loss: Evaluation) -> None:
+        """Append a member's training loss between two evaluations to its history."""
+        with self._isolated(loss.member):
+            finite = _finite(loss.metrics)
+            self.runs[loss.member].log_metrics(loss.step, loss.epoch, time.time(), finite)
+            if "train/loss" in finite:
+                self.losses[loss.member] = finite["train/loss"]
+
     def _divergence(self, step: int, finite: Mapping[str, float]) -> str:
         """Return why a member diverged, from its finite metrics at that step."""
         if not {"valid/loss", "train/loss"} <= finite.keys():
@@ -435,8 +467,12 @@ class Worker:
     def _finish(self) -> None:
         """Score the members that reached the end of their training or stopped early, and write their results.
 
-        Members that diverged or failed, and DONE runs, are left out; without others, nothing is scored. An error of a
-        member's results retires it; an error of the joint scoring is raised.
+        All other members, and runs that are DONE, are left out. If no member is left, nothing is scored. An error while
+        the results of a member are written retires this member, unless it is one of the errors below.
+
+        Raises:
+            LeaseLost: If another process has taken over a run.
+            Exception: Any error of the scoring of all members together, the disk, the memory or the GPU.
         """
         finished = []
         for index, member in enumerate(self.training.progress.members):
@@ -473,9 +509,8 @@ class Worker:
     ) -> None:
         """Write the files of a member's result, the scores and the state DONE last.
 
-        The model has the weights that are saved. The metrics are the last training metrics of these weights: at the
-        step of the best evaluation, or at any step if none is selected. Scores, summaries of the maps and costs replace
-        those of the same name.
+        The model has the weights that are saved. The metrics are those of `_last_metrics`; scores, summaries of the
+        maps and costs are added, and replace metrics of the same name.
 
         Args:
             directory: The run directory, whose lease is held.
@@ -513,15 +548,67 @@ class Worker:
 
     @cached_property
     def _costs(self) -> dict[str, float]:
-        return cost_metrics(self.training, [run.record.counts.flops_per_token for run in self.runs])
+        return cost_metrics(self.training, self.flops_per_token)
 
     def _last_metrics(self, index: int, best_step: int | None) -> dict[str, float | None]:
-        """Return the last metrics of the saved weights, without the load of the machine."""
+        """Return the last value of each metric in a member's history, without metrics of the machine (``system/``).
+
+        The training loss is instead the mean of `training_loss`.
+
+        Args:
+            index: The member.
+            best_step: The step of the best evaluation; only metrics of this step count. None: those of all steps.
+        """
         metrics: dict[str, float | None] = {}
-        for line in self.runs[index].history():
-            if line is None or best_step not in {None, line.step}:
+        lines = [line for line in self.runs[index].history() if line is not None]
+        for line in lines:
+            if best_step is not None and line.step != best_step:
                 continue
             for name, value in line.values.items():
                 if not name.startswith("system/"):
                     metrics[name] = value
+        if "train/loss" in metrics:
+            metrics["train/loss"] = training_loss(lines, best_step, self.training.average_every)
         return metrics
+
+
+def training_loss(
+    lines: Iterable[MetricLine], step: int | None, average_every: int
+) -> float | None:
+    """Return the mean training loss of the averaging interval that ends at a step; None without a loss in it.
+
+    A history has the loss more often; each value is the mean over the steps since the value before. The result weights
+    the values by these steps.
+
+    Args:
+        lines: The history of a run; the last line of a step counts.
+        step: The last step of the interval; None: the last step with a training loss.
+        average_every: Steps of an averaging interval; the last one may be shorter.
+    """
+    losses: dict[int, float] = {}
+    for line in lines:
+        loss = line.values.get("train/loss")
+        if loss is not None:
+            losses[line.step] = loss
+    if not losses:
+        return None
+    end = max(losses) if step is None else step
+    begin = (end - 1) // average_every * average_every
+    total = 0.0
+    previous = begin
+    for loss_step in sorted(losses):
+        if begin < loss_step <= end:
+            total += losses[loss_step] * (loss_step - previous)
+            previous = loss_step
+    if previous == begin:  # no loss in the interval
+        return None
+    return total / (previous - begin)
+
+
+def _finite(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Return the metrics that are not NaN and whose absolute value is less than `MAX_VALUE`."""
+    finite = {}
+    for name, value in metrics.items():
+        if not math.isnan(value) and abs(value) < MAX_VALUE:
+            finite[name] = value
+    return finite

@@ -178,8 +178,8 @@ class Margins:
         )
 
 
-def heat_map_figure(maps: Sequence[HeatMap], *, across: int = 3) -> Figure:
-    """Draw heat maps of weights from -1 to 1 side by side in reading order, at most ``across`` in a row."""
+def heat_map_figure(maps: Sequence[HeatMap], *, across: int = 3, limit: float = 1.0) -> Figure:
+    """Draw heat maps of weights from -limit to limit side by side in reading order, at most ``across`` in a row."""
     margins = Margins.of(maps)
     wide = 0.0
     high = 0.0
@@ -204,7 +204,7 @@ def heat_map_figure(maps: Sequence[HeatMap], *, across: int = 3) -> Figure:
             axes = figure.add_axes(
                 (left / width, bottom / height, heat.width / width, heat.height / height)
             )
-            heat_map(axes, heat.values, heat.rows, heat.columns, ColourRange(-1.0, 1.0))
+            heat_map(axes, heat.values, heat.rows, heat.columns, ColourRange(-limit, limit))
             axes.tick_params(labelsize=7.9, pad=3)
             for number, line in enumerate(heat.title_lines):
                 top = 1 - (y + 13 + TITLE_LINE * number) / height

@@ -6,12 +6,14 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
+from headtohead.escaping import shortened
 from headtohead.figures import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 HIDING_RATIO = 4
 """Ratio of two successive sizes of differences from which the larger differences hide the smaller."""
@@ -59,19 +61,21 @@ class Row:
         return max(abs(smallest), abs(largest))
 
 
-def difference_figure(rows: Sequence[Row], label: str) -> Figure:
+def difference_figure(rows: Sequence[Row], label: str, margin: float = 0.0) -> Figure:
     """Draw differences from top to bottom around a line at 0, with ``label`` below.
 
     If large differences hide small ones, a second panel magnifies the small differences. Triangles mark differences
-    outside the panel.
+    outside the panel. A band ranges from minus to plus the margin, if that is not 0.
     """
-    limits = magnified_range(rows)
+    limits = magnified_range(rows, margin)
     titles = ("",) if limits is None else ("full range", "magnified")
     figure, panels = row_figure(rows, label, panels=len(titles))
     with style.drawing():
         for axes, title in zip(panels, titles, strict=True):
             axes.set_title(title)
             axes.axvline(0, color=style.INK, linewidth=1.0, zorder=1)
+            if margin:
+                axes.axvspan(-margin, margin, color=style.GRID, linewidth=0, zorder=0)
     if limits is not None:
         full, magnified = panels
         magnified.set_xlim(*limits)
@@ -101,6 +105,8 @@ def row_figure(rows: Sequence[Row], label: str, *, panels: int = 1) -> tuple[Fig
         label: The label below the axis.
         panels: Number of panels; the second is twice as wide as the first.
     """
+    from matplotlib.figure import Figure
+
     with style.drawing():
         figure = Figure(figsize=(style.WIDTH, 0.85 + 0.46 * len(rows)), layout="constrained")
         ratios = (1, 2)[:panels]
@@ -126,32 +132,36 @@ def _label(first: Axes, last: Axes, row: Row, number: int) -> None:
     """Write the name of a row above it on the left of the first panel, and its note on the right of the last."""
     background = {"facecolor": style.PAPER, "edgecolor": "none", "pad": 0.5}
     place: dict[str, Any] = {"y": number - 0.3, "va": "bottom", "bbox": background}
-    (name,) = style.shortened([row.name], 64 - len(row.note))
+    name = shortened(row.name, 64 - len(row.note))
     weight = "bold" if row.is_baseline else "normal"
     first.text(0, s=name, weight=weight, transform=first.get_yaxis_transform(), **place)
     place["color"] = style.INK if row.is_strong else style.MUTED
     last.text(1, s=row.note, ha="right", transform=last.get_yaxis_transform(), **place)
 
 
-def magnified_range(rows: Sequence[Row]) -> tuple[float, float] | None:
-    """Return the range of the small differences if large differences hide them, else None."""
+def magnified_range(rows: Sequence[Row], margin: float = 0.0) -> tuple[float, float] | None:
+    """Return the range of the small differences if large differences hide them, else None.
+
+    A difference that is smaller than the margin counts as the margin, and the range contains the margin.
+    """
     by_size = sorted(rows, key=lambda row: row.size)
     largest_ratio = 0.0
     count = 0
-    for number, (before, after) in enumerate(itertools.pairwise(by_size), 1):
-        if before.size == 0:
+    sizes = [max(row.size, margin) for row in by_size]
+    for number, (before, after) in enumerate(itertools.pairwise(sizes), 1):
+        if before == 0:
             continue
-        ratio = after.size / before.size
+        ratio = after / before
         if ratio >= largest_ratio:
             largest_ratio = ratio
             count = number
     if largest_ratio < HIDING_RATIO:
         return None
     small = by_size[:count]
-    low = min(0.0, *(row.ends[0] for row in small))
-    high = max(0.0, *(row.ends[1] for row in small))
-    margin = 0.08 * (high - low)
-    return low - margin, high + margin
+    low = min(-margin, 0.0, *(row.ends[0] for row in small))
+    high = max(margin, 0.0, *(row.ends[1] for row in small))
+    room = 0.08 * (high - low)
+    return low - room, high + room
 
 
 def _draw(figure: Figure, axes: Axes, row: Row, number: int) -> None:

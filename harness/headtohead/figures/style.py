@@ -1,4 +1,7 @@
-"""The style of figures: a colour-blind palette, and reproducible SVG and PNG files."""
+"""The style of figures: a colour-blind palette, and reproducible SVG and PNG files.
+
+matplotlib is imported where a figure is drawn, so that pages without new figures do not wait for it.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +10,20 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
 
-import matplotlib
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
+from headtohead.escaping import shortened, visible
+from headtohead.figures.colours import GRID as GRID
+from headtohead.figures.colours import INK as INK
+from headtohead.figures.colours import MUTED as MUTED
+from headtohead.figures.colours import PALETTE as PALETTE
+from headtohead.figures.colours import PAPER as PAPER
 
-from headtohead.escaping import visible
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-INK = "#1f2328"
-MUTED = "#667080"
-GRID = "#e3e6ea"
-PAPER = "#ffffff"
-PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a6f9b", "#8c8c8c")
-"""Okabe and Ito's colours without yellow, which is invisible on white, plus two muted colours."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 WIDTH = 4.9
@@ -79,12 +80,20 @@ _RC: Any = {
 @contextmanager
 def drawing() -> Iterator[None]:
     """Apply the project's style while a figure is built."""
+    import matplotlib
+
     with matplotlib.rc_context(_RC):
         yield
 
 
-def to_svg(figure: Figure, salt: str) -> str:
-    """Return the figure as an SVG element; ``salt`` makes the ids of several figures differ."""
+def to_svg(figure: Figure, salt: str, *, title: str, caption: str = "") -> str:
+    """Return the figure as an SVG element with a title, and its caption as description if there is one.
+
+    ``salt`` makes the ids of several figures differ.
+    """
+    import matplotlib
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
     with matplotlib.rc_context({**_RC, "svg.hashsalt": salt}), warnings.catch_warnings():
         # Browsers draw the text with fonts that have more glyphs than matplotlib's font.
         warnings.filterwarnings("ignore", r"Glyph .* missing from font")
@@ -98,6 +107,7 @@ def to_svg(figure: Figure, salt: str) -> str:
         figure.savefig(buffer, format="svg", metadata=FORMATS["svg"])
     text = _without_ballast(buffer.getvalue())
     text = text.replace("<svg ", f'<svg font-family="{FONTS}" ', 1)
+    text = _described(text, salt, title, caption)
     tips: Mapping[str, str] = getattr(figure, "tips", {})
     for gid, tooltip in tips.items():
         text = text.replace(f'<g id="{gid}">', f"<g><title>{escape(tooltip)}</title>", 1)
@@ -117,6 +127,18 @@ def _without_ballast(svg: str) -> str:
     return re.sub(r" font-family: [^;\"]+;", "", svg)
 
 
+def _described(svg: str, name: str, title: str, caption: str) -> str:
+    """Return an SVG element with a title and a description for screen readers; ``name`` makes their ids unique."""
+    name = re.sub(r"\W+", "-", name)
+    start, end, content = svg.partition(">")
+    ids = [f"{name}-title"]
+    texts = f'<title id="{name}-title">{escape(title)}</title>'
+    if caption:
+        ids.append(f"{name}-caption")
+        texts += f'<desc id="{name}-caption">{escape(caption)}</desc>'
+    return f'{start} role="img" aria-labelledby="{" ".join(ids)}"{end}{texts}{content}'
+
+
 FORMATS = {
     "svg": {"Date": None, "Creator": None},
     "pdf": {"CreationDate": None, "Producer": None},
@@ -128,20 +150,13 @@ FORMATS = {
 def to_bytes(figure: Figure, form: str, salt: str) -> bytes:
     """Return the figure as a file of one of the ``FORMATS``, PDF and PNG on white; ``salt`` as in `to_svg`."""
     if form == "svg":
-        return to_svg(figure, salt).encode()
+        return to_svg(figure, salt, title=salt).encode()
+    import matplotlib
+
     with matplotlib.rc_context({**_RC, "pdf.fonttype": 42}):  # text stays text
         buffer = io.BytesIO()
         figure.savefig(buffer, format=form, dpi=144, facecolor=PAPER, metadata=FORMATS[form])
     return buffer.getvalue()
-
-
-def themed(svg: str) -> str:
-    """Return the SVG with its colours as CSS variables, for a page that may be dark."""
-    names = {INK: "ink", MUTED: "muted", GRID: "grid", PAPER: "paper"}
-    for number, colour in enumerate(PALETTE, 1):
-        names[colour] = f"c{number}"
-    pattern = re.compile("|".join(names))
-    return pattern.sub(lambda match: f"var(--{names[match[0]]}, {match[0]})", svg)
 
 
 def tip(figure: Figure, artist: Any, text: str) -> None:
@@ -171,7 +186,7 @@ def legend_names(
     columns = most
     while columns > 1 and longest > _room(width / columns):
         columns -= 1
-    return shortened(names, _room(width / columns)), columns
+    return shortened_names(names, _room(width / columns)), columns
 
 
 def _room(column_width: float) -> int:
@@ -179,13 +194,6 @@ def _room(column_width: float) -> int:
     return int((column_width - LEGEND_LINE_WIDTH) / CHARACTER_WIDTH)
 
 
-def shortened(names: Sequence[str], width: int = 58) -> list[str]:
+def shortened_names(names: Sequence[str], width: int = 58) -> list[str]:
     """Return names of at most ``width`` characters, shortened in the middle."""
-    half = (width - 1) // 2
-    fitting = []
-    for name in names:
-        if len(name) <= width:
-            fitting.append(name)
-        else:
-            fitting.append(f"{name[:half]}…{name[-half:]}")
-    return fitting
+    return [shortened(name, width) for name in names]

@@ -12,9 +12,10 @@ until few row counts are left.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from headtohead.model.cuda import ALIGNED as ALIGNED_ON_CUDA
 from headtohead.model.cuda import on_cuda
@@ -27,7 +28,8 @@ WIDE = 512
 
 
 FEW_ROWS = 256
-"""Row counts of bfloat16 products on a CPU are multiples of 16 up to this number, and of 64 above."""
+MANY_ROWS = 64
+"""Row counts of bfloat16 products on a CPU are multiples of 16 up to `FEW_ROWS`, and of `MANY_ROWS` above."""
 
 
 def padded_rows(rows: int) -> int:
@@ -36,18 +38,69 @@ def padded_rows(rows: int) -> int:
     >>> padded_rows(1), padded_rows(48), padded_rows(257)
     (16, 48, 320)
     """
-    return rows + -rows % (16 if rows <= FEW_ROWS else 64)
+    return rows + -rows % (16 if rows <= FEW_ROWS else MANY_ROWS)
+
+
+def narrowed(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return ``x [member, row, column]`` in a narrow type, with rows of zeros up to `padded_rows`, in one pass."""
+    members, rows, columns = x.shape
+    if padded_rows(rows) == rows:
+        return x.to(dtype)
+    out = x.new_empty((members, padded_rows(rows), columns), dtype=dtype)
+    out[:, :rows].copy_(x)
+    out[:, rows:].zero_()
+    return out
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Return ``x @ weight + bias`` for ``x [member, row, in]`` and ``weight [member, in, out]``."""
-    rows = x.shape[1]
+    """Return ``x @ weight + bias`` for ``x [member, row, in]`` and ``weight [member, in, out]``.
+
+    Under autocast on a CPU, factors and result have its type, see `NarrowProduct`.
+    """
     if x.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
-        x = functional.pad(
-            x.to(torch.get_autocast_dtype("cpu")), (0, 0, 0, padded_rows(rows) - rows)
+        product: Tensor = NarrowProduct.apply(  # type: ignore[no-untyped-call]
+            x, weight, bias, torch.get_autocast_dtype("cpu")
         )
-    out = torch.bmm(x, weight) if bias is None else torch.baddbmm(bias, x, weight)
-    return out[:, :rows]
+        return product
+    return torch.bmm(x, weight) if bias is None else torch.baddbmm(bias, x, weight)
+
+
+class NarrowProduct(torch.autograd.Function):
+    """``x @ weight + bias`` with factors of a narrow type such as bfloat16, forward and backward, on a CPU.
+
+    Products are summed in float32 and rounded to the type. ``x`` and ``weight`` are each converted once: the backward
+    pass uses the same factors. Gradients of ``x``, ``weight`` and ``bias`` have their types.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype
+    ) -> Tensor:
+        """Return the product, ``[member, row, out]``, in the narrow type."""
+        left = narrowed(x, dtype)
+        right = weight.to(dtype)
+        ctx.save_for_backward(left, right)
+        ctx.rows, ctx.types = x.shape[1], (x.dtype, weight.dtype)
+        if bias is None:
+            out = torch.bmm(left, right)
+        else:
+            out = torch.baddbmm(bias.to(dtype), left, right)
+        return out[:, : ctx.rows]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        """Return the gradients of ``x``, ``weight`` and ``bias``, those that are required."""
+        left, right = ctx.saved_tensors
+        x_type, weight_type = ctx.types
+        of_x = of_weight = of_bias = None
+        if ctx.needs_input_grad[2]:
+            of_bias = gradient.sum(1, keepdim=True).to(weight_type)  # summed in float32
+        gradient = narrowed(gradient, left.dtype)
+        if ctx.needs_input_grad[0]:
+            of_x = torch.bmm(gradient, right.transpose(1, 2))[:, : ctx.rows].to(x_type)
+        if ctx.needs_input_grad[1]:
+            of_weight = torch.bmm(left.transpose(1, 2), gradient).to(weight_type)
+        return of_x, of_weight, of_bias, None
 
 
 def aligned_empty(

@@ -21,10 +21,17 @@ from headtohead.model.attention_context import AttentionContext, Cache, any_or_u
 from headtohead.model.cuda import aligned_mask, attention_kernel, kernel_dtype, on_cuda
 from headtohead.model.dropout import Dropout
 from headtohead.model.geometry import incompatibility
-from headtohead.model.layers import Init, Record, StackedLinear
-from headtohead.model.members import MaskValue, PerMemberMaskValue, table_sizes
+from headtohead.model.layers import (
+    Init,
+    Record,
+    SharedModule,
+    StackedLinear,
+    TokenMixing,
+    unshared,
+)
+from headtohead.model.members import MaskValue, PerMemberMaskValue, member_and_batch_sizes
 from headtohead.plugins.attention import Attention
-from headtohead.plugins.component import require_like, require_shape
+from headtohead.plugins.component import require_like, require_members, require_shape
 from headtohead.plugins.positional import Positional
 
 MAX_SHORT_SCORES = 24 * 24
@@ -32,6 +39,9 @@ MAX_SHORT_SCORES = 24 * 24
 
 MAX_SHORT_SCORES_BFLOAT16 = 512 * 512
 """The same in bfloat16, for any number of heads: the fused kernel takes up to 16 times as long as two products."""
+
+MIN_KEYS_LAST = 32
+"""Number of keys from which, in bfloat16 on a CPU, softmax is fastest along the last axis (benchmarks/results.md)."""
 
 MIN_SHORT_HEADS = 64
 """Number of heads, over members and batch, from which two batched products are faster.
@@ -72,6 +82,7 @@ class MultiHeadAttention(nn.Module):
         init: Init,
         is_self_attention: bool,
     ) -> None:
+        """Create the projections and choose the path; an `UndefinedError` if encoding and style are incompatible."""
         super().__init__()
         context = style.context
         for encoding in positional.parts:
@@ -251,7 +262,8 @@ class MultiHeadAttention(nn.Module):
             record: Receives ``values`` and the steps of `_weigh`.
 
         Raises:
-            HeadToHeadError: If ``read`` returns anything else than two tensors of the right shapes.
+            HeadToHeadError: If ``read`` returns anything else than two tensors of the right shapes, or another hook a
+                tensor of a wrong shape or type.
         """
         queries = _sentences(x, ctx.query_positions)
         keys = queries
@@ -290,9 +302,9 @@ class MultiHeadAttention(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         """Return queries, keys, values and first values, ``[member, batch, head, time, width]``.
 
-        Queries and keys are transformed by the style and rotated by the encoding. With a cache, keys and values are
-        those of all tokens so far; new ones are appended to it. In the role cross, a filled cache replaces ``memory``,
-        and values are used as they were stored.
+        The style transforms queries and keys, and the encoding rotates them, if they have these hooks. With a cache,
+        keys and values are those of all tokens so far; new ones are appended to it. In the role cross, a filled cache
+        replaces ``memory``: its keys and values are returned unchanged, and only queries are computed.
 
         Args:
             x: ``[member, tokens, d_model]``.
@@ -308,14 +320,14 @@ class MultiHeadAttention(nn.Module):
         geometry = self.context.geometry
         time = ctx.query_positions.shape[1]
         if self.is_self_attention:
-            q, k, v = self._self_projections(x)
+            q, k, v = self._self_projections(x, ctx, cache)
             # A cached step computes only the new keys, which have the positions of the queries.
             key_positions = ctx.query_positions
         else:
             q = self.queries(x) if geometry.key_width else x[..., :0]
             if cache is not None and cache.tensors:
                 q, _ = self._transform(_split(q, time, geometry.heads), None)
-                q = self._rotate(q, ctx.query_positions, ctx)
+                q = self._rotate(q, ctx.query_positions, is_sampled=ctx.is_sampled)
                 return q, cache.tensors["keys"], cache.tensors["values"], first_values
             assert memory is not None
             k, v = self.keys_values(memory).split(self._widths[1:], dim=-1)
@@ -328,8 +340,8 @@ class MultiHeadAttention(nn.Module):
             record("plain_queries", q)
             record("plain_keys", k)
         q, k = self._transform(q, k)
-        q = self._rotate(q, ctx.query_positions, ctx)
-        k = self._rotate(k, key_positions, ctx)
+        q = self._rotate(q, ctx.query_positions, is_sampled=ctx.is_sampled)
+        k = self._rotate(k, key_positions, is_sampled=ctx.is_sampled)
         if "mix_values" in self._overridden and first_values is None:
             first_values = v
         v = self._changed_values(v, first_values, ctx.ids)
@@ -347,7 +359,7 @@ class MultiHeadAttention(nn.Module):
             ids: Ids of the tokens, for ``embed_values``; without them, it is not called.
 
         Raises:
-            HeadToHeadError: If a hook returns a tensor of another shape or type.
+            HeadToHeadError: If a hook returns a tensor of another shape, or except under autocast of another type.
         """
         axes = "member batch kv_head time value_width"
         if "mix_values" in self._overridden:
@@ -361,40 +373,96 @@ class MultiHeadAttention(nn.Module):
             v = mixed
         return v
 
-    def _self_projections(self, x: Tensor) -> Sequence[Tensor]:
+    def _self_projections(
+        self, x: Tensor, ctx: AttentionContext, cache: Cache | None
+    ) -> Sequence[Tensor]:
         """Return queries, keys and values of self-attention, ``[member, tokens, width]``."""
         if "project" not in self._overridden:
-            return self.queries_keys_values(x).split(self._widths, dim=-1)  # type: ignore[no-any-return]
-        parts = self._tuple("project", self.style.project(x), 3)
-        for part, width in zip(parts, self._widths, strict=True):
-            require_shape(
-                self.style, "project", part, member=len(x), tokens=x.shape[1], width=width
-            )
-        return parts
+            joined: Tensor = self.queries_keys_values(x)
+        else:
+            parts = self._tuple("project", self.style.project(x), 3)
+            for part, width in zip(parts, self._widths, strict=True):
+                require_shape(
+                    self.style, "project", part, member=len(x), tokens=x.shape[1], width=width
+                )
+            if "mix_projections" not in self._overridden:
+                return parts
+            joined = torch.cat(parts, dim=-1)
+        if "mix_projections" in self._overridden:
+            joined = self._mixed("mix_projections", ctx, cache, joined)
+        return tuple(joined.split(self._widths, dim=-1))
 
-    def _rotate(self, x: Tensor, positions: Tensor, ctx: AttentionContext) -> Tensor:
-        """Return queries or keys ``[member, batch, head, time, key_width]`` as the encoding rotates them, if it does.
+    def _mixed(self, hook: str, ctx: AttentionContext, cache: Cache | None, x: Tensor) -> Tensor:
+        """Return vectors of tokens, ``[member, tokens, width]``, as a hook that depends on earlier tokens changes them.
+
+        Args:
+            hook: The name of the hook and of the cached tensor.
+            ctx: Positions.
+            cache: The cache of the layer, to which the vectors are appended, or None.
+            x: ``[member, tokens, width]``.
+
+        Raises:
+            HeadToHeadError: If the hook returns a tensor of another shape, or except under autocast of another type.
+        """
+        sequences = _sentences(x, ctx.query_positions)
+        if cache is not None:
+            sequences = cache.append(hook, sequences)
+        mixed: Tensor = getattr(self.style, hook)(sequences)
+        require_like(self.style, hook, mixed, sequences, "member batch time width")
+        return mixed[:, :, -ctx.query_positions.shape[1] :].flatten(1, 2)
+
+    def build_inner(self, feed_forward: nn.Module | SharedModule) -> None:
+        """Create the style's parameters in the layer's feed-forward network, if the style changes its inner tensors.
+
+        Raises:
+            HeadToHeadError: If `require_members` refuses a parameter.
+        """
+        if "mix_inner" in self._overridden:
+            self.style.build_inner(unshared(feed_forward).inner_width)
+            require_members(self.style)
+
+    def feed_forward_mixing(
+        self, ctx: AttentionContext, cache: Cache | None = None
+    ) -> TokenMixing | None:
+        """Return the style's hooks in the layer's feed-forward network, or None without one.
+
+        Args:
+            ctx: Positions.
+            cache: The cache of the layer, which the hooks change in place, or None.
+        """
+        if not self._overridden & {"mix_feed_forward", "mix_inner"}:
+            return None
+        return TokenMixing(
+            inputs=partial(self._mixed, "mix_feed_forward", ctx, cache),
+            inner=partial(self._mixed, "mix_inner", ctx, cache),
+        )
+
+    def _rotate(self, x: Tensor, positions: Tensor, *, is_sampled: bool) -> Tensor:
+        """Return queries or keys ``[member, batch, head, time, key_width]`` as the encoding rotates them.
+
+        They are returned unchanged if the encoding does not rotate.
 
         Args:
             x: Queries or keys.
             positions: ``[1, time]``, or ``[member · batch, time]`` if they are sampled.
-            ctx: Whether positions are sampled.
+            is_sampled: Whether positions are sampled.
 
         Raises:
-            HeadToHeadError: If the encoding returns a tensor of another shape or type.
+            HeadToHeadError: If the encoding returns a tensor of another shape, or except under autocast of another
+                type.
         """
         if "rotate" not in self._mechanisms:
             return x
         vectors = x
-        # Each sentence has its own sampled positions, so the encoding gets sentences of one member.
-        if ctx.sampled_positions:
+        # Sampled positions have a row per sentence, so the sentences of all members become a batch of one member.
+        if is_sampled:
             vectors = x.flatten(0, 1).unsqueeze(0)
         layer = self.context.layer or 0
         rotated = self.positional.rotate(vectors, positions, self.context.role, layer)
         require_like(
             self.positional, "rotate", rotated, vectors, "member batch head time key_width"
         )
-        if ctx.sampled_positions:
+        if is_sampled:
             rotated = rotated.view(x.shape)
         return rotated
 
@@ -477,7 +545,7 @@ class MultiHeadAttention(nn.Module):
             batch: Sentences of a member.
 
         Raises:
-            HeadToHeadError: If the encoding returns a tensor of a wrong shape.
+            HeadToHeadError: If the encoding returns no tensor or one of a wrong shape.
         """
         if "bias" not in self._mechanisms:
             return None
@@ -491,12 +559,12 @@ class MultiHeadAttention(nn.Module):
             self.positional,
             "bias",
             bias,
-            **table_sizes(members, batch, is_sampled=ctx.sampled_positions),
+            **member_and_batch_sizes(members, batch, is_sampled=ctx.is_sampled),
             head=(1, self.context.geometry.heads),
             query=ctx.query_positions.shape[1],
             key=ctx.key_positions.shape[1],
         )
-        if ctx.sampled_positions and bias.shape[1] > 1:
+        if ctx.is_sampled and bias.shape[1] > 1:
             bias = bias.view(members, batch, *bias.shape[2:])
         return bias
 
@@ -515,10 +583,8 @@ class MultiHeadAttention(nn.Module):
             bias: From `_bias`.
         """
         members, batch = q.shape[:2]
-        # Queries for which all scores become equal.
-        level = None
-        if self.mask_value not in ("-inf", "additive"):
-            level = _for_rows(self._level_rows(ctx), members * batch)
+        # The queries and masks of these rows become 0, so all their scores are equal.
+        uniform_rows = _for_rows(self._uniform_rows(ctx), members * batch)
         uses_products = self._uses_products(q, k, v)
         in_float32 = uses_products and _faster_in_float32(q, k)
         dtype = torch.float32 if in_float32 else kernel_dtype(q)
@@ -527,7 +593,7 @@ class MultiHeadAttention(nn.Module):
             additive_mask = ctx.derived(
                 ("mask and bias", dtype),
                 bias,
-                lambda: self._additive_mask(ctx, bias, (members, batch), dtype, level),
+                lambda: self._additive_mask(ctx, bias, (members, batch), dtype, uniform_rows),
             )
             if on_cuda(q) and not uses_products:
                 additive_mask = ctx.derived(
@@ -536,8 +602,8 @@ class MultiHeadAttention(nn.Module):
         q = q.flatten(0, 1)
         k = k.flatten(0, 1)
         v = v.flatten(0, 1)
-        if level is not None:
-            q = q.masked_fill(level, 0.0)
+        if uniform_rows is not None:
+            q = q.masked_fill(uniform_rows, 0.0)
         scale = self.context.geometry.scale
         if in_float32:
             with torch.autocast("cpu", enabled=False):
@@ -566,7 +632,7 @@ class MultiHeadAttention(nn.Module):
         bias: Tensor | None,
         lead: Sequence[int],
         dtype: torch.dtype,
-        level: Tensor | None,
+        uniform_rows: Tensor | None,
     ) -> Tensor:
         """Return the sum of mask and bias, ``[member · batch or 1, head or 1, query, key]``.
 
@@ -575,7 +641,7 @@ class MultiHeadAttention(nn.Module):
             bias: ``[member or 1, batch or 1, head or 1, query, key]``, or None.
             lead: Members and batch.
             dtype: Type of the sum.
-            level: Queries that get 0, ``[member · batch or 1, 1, query, 1]``, or None.
+            uniform_rows: From `_uniform_rows`; their sum becomes 0.
         """
         total = _for_rows(ctx.additive(dtype, self.mask_value), lead[0] * lead[1])
         if bias is not None:
@@ -586,24 +652,27 @@ class MultiHeadAttention(nn.Module):
                 bias = bias.expand(*lead, -1, -1, -1).flatten(0, 1)
             total = bias if total is None else total + bias
         assert total is not None
-        if level is None:
+        if uniform_rows is None:
             return total
-        return total.masked_fill(level, 0.0)
+        return total.masked_fill(uniform_rows, 0.0)
 
-    def _level_rows(self, ctx: AttentionContext) -> Tensor | None:
-        """Return True for the queries without keys whose scores are all replaced by -1e9, so their weights are uniform.
+    def _uniform_rows(self, ctx: AttentionContext) -> Tensor | None:
+        """Return which queries have uniform weights, ``[member · batch or 1, 1, query, 1]``, or None if none has.
 
-        ``[member · batch or 1, 1, query, 1]``; None if no query lacks keys, or for another mask value.
+        These are the queries that attend to no key, in members with the mask value ``"-1e9"``: all their scores are
+        replaced by the same number. On a GPU, whether there are such queries is not tested, and the result can be False
+        for all.
         """
+        if self.mask_value in ("-inf", "additive"):
+            return None
         if not ctx.has_dead_rows:
             return None
-        if isinstance(self.mask_value, PerMemberMaskValue):
-            assert ctx.mask is not None
-            dead = ~ctx.mask.any(dim=-1, keepdim=True)
-            return (dead & self.mask_value.replaced.broadcast_to(dead)).flatten(0, 1)
-        if self.mask_value != "-1e9":
-            return None
-        return ctx.dead_rows
+        if not isinstance(self.mask_value, PerMemberMaskValue):
+            return ctx.dead_rows
+        assert ctx.mask is not None  # without a mask, every query attends to all keys
+        attends_to_none = ~ctx.mask.any(dim=-1, keepdim=True)
+        is_replaced = self.mask_value.replaced.broadcast_to(attends_to_none)
+        return (attends_to_none & is_replaced).flatten(0, 1)
 
     def _explicit(
         self,
@@ -736,6 +805,17 @@ def _faster_in_float32(q: Tensor, k: Tensor) -> bool:
     )
 
 
+def _stores_keys_first(q: Tensor, k: Tensor) -> bool:
+    """Return whether the scores of two products are stored as ``[.., key, query]`` instead of ``[.., query, key]``.
+
+    On a CPU, softmax along an inner axis is vectorised over the queries, while along a last axis of fewer than 16 keys
+    it is not (torch 2.13: 3.5 times slower). Along the last axis, it reads and writes bfloat16 without copies.
+    """
+    if on_cuda(q):
+        return False
+    return kernel_dtype(q) != torch.bfloat16 or k.shape[-2] < MIN_KEYS_LAST
+
+
 def _two_products(
     q: Tensor,
     k: Tensor,
@@ -749,10 +829,6 @@ def _two_products(
 
     It is for short sequences and dropout of weights, and equals the fused kernel, which does not support dropout per
     member. Queries that attend to no key give 0 with the mask value -inf.
-
-    On a CPU, scores are stored as ``[.., key, query]``: softmax along an inner axis is vectorised over the
-    queries, while along a last axis of fewer than 16 keys it is not (torch 2.13: 3.5 times slower). On CUDA they are
-    ``[.., query, key]``.
 
     Args:
         q: ``[member · batch, head, query, key_width]``.
@@ -768,7 +844,7 @@ def _two_products(
     flat_q = q.flatten(0, 1)
     flat_k = k.flatten(0, 1)
     flat_v = v.flatten(0, 1)
-    keys_first = not on_cuda(q)
+    keys_first = _stores_keys_first(q, k)
     left, right = (flat_k, flat_q) if keys_first else (flat_q, flat_k)
     dead_rows: Tensor | None = None
     if additive_mask is None:
@@ -776,8 +852,9 @@ def _two_products(
     else:
         flat_mask, dead_rows = _mask_of_products(additive_mask, lead, keys_first, ctx)
         scores = torch.baddbmm(flat_mask, left, right.transpose(1, 2), alpha=scale)
-    # On a CPU, softmax is faster in float32 than in bfloat16, conversion included (benchmarks/results.md).
-    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    # Softmax is computed in float32. Only the kernel for the last axis on a CPU converts bfloat16 by itself.
+    if keys_first or on_cuda(q):
+        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     weights = torch.softmax(scores, dim=1 if keys_first else 2)
     weights = dropout(weights) if keys_first else dropout.transposed(weights)
     if dead_rows is not None:
@@ -790,9 +867,11 @@ def _two_products(
 def _mask_of_products(
     mask: Tensor, lead: Sequence[int], keys_first: bool, ctx: AttentionContext
 ) -> tuple[Tensor, Tensor | None]:
-    """Return an additive mask for two batched products, and True for the queries whose weights become 0, or None.
+    """Return an additive mask for two batched products, and True for the queries whose weights the caller sets to 0.
 
-    These queries, whose mask is -inf for all keys, have 0 in the returned mask, so that their weights are finite.
+    These are the queries whose mask is -inf for all keys. They have 0 in the returned mask, so that their weights are
+    finite before. The second result is None if there are none; on a GPU, this is not tested, and it can be False for
+    all.
 
     Args:
         mask: ``[member · batch or 1, head or 1, query, key]``.

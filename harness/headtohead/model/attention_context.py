@@ -26,7 +26,7 @@ class AttentionContext:
     query_positions: Tensor
     key_positions: Tensor
     mask: Tensor | None
-    sampled_positions: bool = False
+    is_sampled: bool = False
     """Whether positions are sampled: ``[member · batch, time]``, a row per sentence."""
     declared: frozenset[str] = frozenset()
     """Properties that the masking scheme declares in this role."""

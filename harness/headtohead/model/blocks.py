@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from torch import Tensor, nn
 
 from headtohead.model.attention_context import AttentionContext, Cache
 from headtohead.model.builder import Builder
-from headtohead.model.layers import Record, ResidualBlock, SharedModule
+from headtohead.model.layers import Record, ResidualBlock, SharedModule, TokenMixing, unshared
 
 FirstValues = tuple[Tensor | None, Tensor | None]
 """The first values of self-attention and of cross-attention, see `MultiHeadAttention.forward`."""
@@ -20,6 +23,7 @@ class EncoderLayer(nn.Module):
         self.attention = build.attention("encoder", layer)
         self.attention_branch = build.branch("encoder", layer)
         self.feed_forward = build.feed_forward("encoder", layer)
+        self.attention.build_inner(self.feed_forward)
         self.feed_forward_branch = build.branch("encoder", layer)
 
     def forward(
@@ -43,8 +47,9 @@ class EncoderLayer(nn.Module):
         inputs = self.attention_branch.sublayer_input(x, record)
         output, first_values = self.attention(inputs, None, ctx, None, record, first_values)
         x = self.attention_branch.add(x, output, record)
+        mixing = self.attention.feed_forward_mixing(ctx)
         x = apply_feed_forward(
-            self.feed_forward_branch, self.feed_forward, x, "feed_forward", record
+            self.feed_forward_branch, self.feed_forward, x, "feed_forward", record, mixing
         )
         return x, first_values
 
@@ -60,6 +65,7 @@ class DecoderLayer(nn.Module):
             self.cross = build.attention("cross", layer)
             self.cross_branch = build.branch("decoder", layer)
         self.feed_forward = build.feed_forward("decoder", layer)
+        self.attention.build_inner(self.feed_forward)
         self.feed_forward_branch = build.branch("decoder", layer)
 
     def forward(
@@ -101,8 +107,9 @@ class DecoderLayer(nn.Module):
                 inputs, memory, cross_context, cross_cache, cross_record, cross_values
             )
             x = self.cross_branch.add(x, output, cross_record)
+        mixing = self.attention.feed_forward_mixing(self_context, self_cache)
         x = apply_feed_forward(
-            self.feed_forward_branch, self.feed_forward, x, "feed_forward", record
+            self.feed_forward_branch, self.feed_forward, x, "feed_forward", record, mixing
         )
         return x, (self_values, cross_values)
 
@@ -113,6 +120,7 @@ def apply_feed_forward(
     x: Tensor,
     name: str,
     record: Record | None,
+    mixing: TokenMixing | None = None,
 ) -> Tensor:
     """Return the output of a feed-forward in its residual block, with the shape of ``x``.
 
@@ -122,13 +130,20 @@ def apply_feed_forward(
         x: ``[member, tokens, d_model]``.
         name: Prefix of the recorded steps, as in ``feed_forward.inner``.
         record: Receives the steps, or None.
+        mixing: Hooks of the layer's attention style, or None.
+
+    Raises:
+        HeadToHeadError: If a hook of a plugin returns a tensor of a wrong shape or type.
     """
+    network: Callable[..., Tensor] = part
+    if mixing is not None:
+        network = partial(unshared(part), mixing=mixing)
     if record is None:
-        return branch.add(x, part(branch.sublayer_input(x)))
+        return branch.add(x, network(branch.sublayer_input(x)))
     record_step = record
 
     def named(step: str, value: Tensor) -> None:
         record_step(f"{name}.{step}", value)
 
     inputs = branch.sublayer_input(x, named)
-    return branch.add(x, part(inputs, named), named)
+    return branch.add(x, network(inputs, named), named)

@@ -37,6 +37,7 @@ from headtohead.plugins.masking import Masking
 from headtohead.plugins.norm import Norm
 from headtohead.plugins.positional import Positional
 from headtohead.plugins.registry import (
+    construct,
     find_attention,
     find_entry,
     find_masking,
@@ -56,7 +57,8 @@ def build_components(config: RunConfig, seeds: Sequence[int]) -> None:
     """Build the encodings and attention styles of a variant with their initial values, to check them.
 
     Raises:
-        HeadToHeadError: As `Builder`.
+        HeadToHeadError: If an entry or a quirk is unknown, a plugin fails while it is constructed, `require_members`
+            refuses a component, or a style refuses the sizes of the model.
     """
     build = Builder([config] * len(seeds), seeds)
     for role, layers in build.num_layers.items():
@@ -111,12 +113,12 @@ class Builder:
         seeds: A seed per member; None builds a single member on the device ``meta``, without data.
 
     Raises:
-        HeadToHeadError: If a quirk or an attention style is unknown, or the sizes of a style are inconsistent with the
-            model. Methods that build a part raise it if its entry is unknown, or `require_members` refuses it. Errors
-            in the code of a plugin are raised unchanged.
+        HeadToHeadError: If a quirk or an attention style is unknown, a quirk or ``geometry`` of a plugin fails, or the
+            sizes of a style are inconsistent with the model.
     """
 
     def __init__(self, configs: Sequence[RunConfig], seeds: Sequence[int] | None) -> None:
+        """Create generators and head geometries; a `HeadToHeadError` if a style is unknown or refuses the sizes."""
         self.configs = configs
         self.config = configs[0]
         models = [config.model for config in configs]
@@ -172,10 +174,14 @@ class Builder:
         )
 
     def positional(self, role: str) -> Positional:
-        """Return a new encoding of a role; members with different encodings are grouped in a `PerMemberPositional`.
+        """Return a new encoding of a role.
+
+        It is a `PerLayerPositional` if the configuration lists encodings for the layers, and a `PerMemberPositional` of
+        one encoding for each group of equal members if members differ.
 
         Raises:
-            HeadToHeadError: As `Builder`.
+            HeadToHeadError: If an entry is unknown, a plugin fails in its constructor, or `require_members` refuses an
+                encoding.
         """
         parts: list[Positional] = []
         members = []
@@ -191,15 +197,15 @@ class Builder:
     def _positional_of(self, chosen: EntryConfig, context: BuildContext) -> Positional:
         """Return a new encoding for the members of a context; `PerLayerPositional` if layers are listed.
 
-        Equal entries of a list are one object with its parameters. The caller checks the result by `require_members`.
+        Equal entries of a list are one object with its parameters. The caller must check the result by
+        `require_members`.
 
         Args:
             chosen: An entry, or the entries of successive layers.
             context: Of all layers, for the members of the encoding.
 
         Raises:
-            HeadToHeadError: If an entry is unknown or its constructor raises it. Other errors in the code of a plugin
-                are raised unchanged.
+            HeadToHeadError: If an entry is unknown, or a plugin fails in its constructor.
         """
         built: dict[str, Positional] = {}
         layers = []
@@ -207,7 +213,7 @@ class Builder:
             key = entry.model_dump_json()
             if key not in built:
                 encoding = find_positional(entry.name)
-                built[key] = encoding(entry.options, context)
+                built[key] = construct(encoding, entry.options, context)
             layers.append(built[key])
         if len(layers) == 1:
             return layers[0]
@@ -219,14 +225,15 @@ class Builder:
         Members with different maskings are grouped in a `PerMemberMasking`.
 
         Raises:
-            HeadToHeadError: As `Builder`.
+            HeadToHeadError: If an entry is unknown, a plugin fails in its constructor, or `require_members` refuses a
+                masking.
         """
         parts: list[Masking] = []
         members = []
         for chosen, group in groups(self.configs, "masking", role):
             layers = []
             for entry in chosen.pattern:
-                masking = find_masking(entry.name)(entry.options)
+                masking = construct(find_masking(entry.name), entry.options)
                 require_members(masking)
                 layers.append(masking)
             part = layers[0]
@@ -273,10 +280,11 @@ class Builder:
         """Return a new attention style of a layer.
 
         Raises:
-            HeadToHeadError: As `Builder`.
+            HeadToHeadError: If the entry is unknown, a plugin fails in its constructor, or `require_members` refuses
+                the component.
         """
         chosen = self.config.entry_of_layer("attention", role, layer)
-        style = find_attention(chosen.name)(chosen.options, self._context(role, layer))
+        style = construct(find_attention(chosen.name), chosen.options, self._context(role, layer))
         require_members(style)
         return style
 
@@ -284,7 +292,8 @@ class Builder:
         """Return a new attention of a layer; ``positionals`` must be set before.
 
         Raises:
-            HeadToHeadError: As `Builder`.
+            HeadToHeadError: If its style is unknown, a plugin fails in its constructor, or `require_members` refuses
+                the style.
             UndefinedError: If the style does not support a mechanism of the encoding.
         """
         style = self.style(role, layer)
@@ -308,7 +317,7 @@ class Builder:
         It counts positions, or batch rows for an encoding by row. Encodings of all members and all layers are included.
 
         Raises:
-            HeadToHeadError: If an entry is unknown.
+            HeadToHeadError: If an entry is unknown, or ``limit`` of a plugin fails.
         """
         for family in ("positional", "attention"):
             for group, _ in groups(self.configs, family, role):
@@ -320,7 +329,7 @@ class Builder:
                         yield bound
 
     def share(self, name: str) -> None:
-        """Build a module that is used for all layers from now on: "norm" or "feed-forward"."""
+        """Build a module that is used for all layers from now on: "norm" or "feed-forward"; raises as these."""
         module = (self.norm if name == "norm" else self.feed_forward)("decoder", None)
         assert isinstance(module, nn.Module)
         self.shared[name.replace("-", "_")] = module
@@ -329,12 +338,14 @@ class Builder:
         """Return a new feed-forward of a layer, or after ``share("feed-forward")`` the single one of the model.
 
         Raises:
-            HeadToHeadError: As `Builder`.
+            HeadToHeadError: If the entry is unknown, a plugin fails in its constructor, or `require_members` refuses
+                the component.
         """
         if "feed_forward" in self.shared:
             return SharedModule(self.shared["feed_forward"])
         chosen = self.config.entry_of_layer("feed_forward", role, layer)
-        entry = registered("feed_forward", chosen.name)(chosen.options, self._context(role, layer))
+        network = registered("feed_forward", chosen.name)
+        entry = construct(network, chosen.options, self._context(role, layer))
         require_members(entry)
         return StackedFeedForward(entry, self.init, self.dropout("ffn"))
 
@@ -346,17 +357,23 @@ class Builder:
             layer: The layer; None for the norm after the last layer.
 
         Raises:
-            HeadToHeadError: As `Builder`.
+            HeadToHeadError: If the entry is unknown, a plugin fails in its constructor, or `require_members` refuses
+                the component.
         """
         if "norm" in self.shared:
             return SharedModule(self.shared["norm"])
         chosen = self.config.entry_of_layer("norm", role, layer)
-        norm: Norm = registered("norm", chosen.name)(chosen.options, self._context(role, layer))
+        entry: type[Norm] = registered("norm", chosen.name)
+        norm = construct(entry, chosen.options, self._context(role, layer))
         require_members(norm)
         return norm
 
     def branch(self, role: str, layer: int) -> ResidualBlock:
-        """Return a residual connection with its norms, placed as ``model.norm`` sets, and its dropout."""
+        """Return a residual connection with its norms and its dropout; ``model.norm`` sets where the norms are.
+
+        Raises:
+            HeadToHeadError: If the norm is unknown, a plugin fails in its constructor, or `require_members` refuses it.
+        """
         place = self.config.model.norm
         post_norm = self.norm(role, layer) if place == "sandwich" else None
         return ResidualBlock(

@@ -62,8 +62,9 @@ def count(
         labels: Mean labels of a target; default: each target token has one.
 
     Raises:
-        HeadToHeadError: If an entry is unknown, does not fit the model, or `require_members` refuses it. Errors in
-            the code of a plugin are raised unchanged.
+        HeadToHeadError: If an entry is unknown or does not fit the model or the lengths, a plugin fails while it is
+            constructed, `require_members` refuses it, or a hook returns a tensor of a wrong shape.
+        Exception: An error in a hook that a forward pass calls, unchanged.
     """
     # A cell of a notebook that is executed again registers another class under the same name.
     classes = tuple(registered.entry for registered in named_entries(config))
@@ -90,18 +91,17 @@ def _count(
     target_length: float,
     labels: float,
 ) -> ModelCounts:
-    """Return the counts of a model, which is built anew, without gradients; the arguments are those of `count`.
+    """Return the counts of a model, which is built anew, without gradients; arguments and errors are those of `count`.
 
     Raises:
-        HeadToHeadError: As `count`.
+        HeadToHeadError: If an entry does not fit the model or the lengths, a plugin fails while it is constructed,
+            `require_members` refuses it, or a hook returns a tensor of a wrong shape.
     """
     length = math.ceil(max(source_length, target_length))
-    device_mode: AbstractContextManager[object] = nullcontext()
-    if _is_small(config, source_words + target_words, length):
-        device_mode = OnCpu()
-    # The math kernel is the attention kernel that has a FLOP formula in torch.
-    with device_mode, torch.no_grad(), sdpa_kernel(SDPBackend.MATH), one_thread():
+    with mode_without_data(config, source_words + target_words, length):
         model = Transformer(config, None, source_words, target_words).eval()
+    # The math kernel is the attention kernel that has a FLOP formula in torch.
+    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), one_thread():
         flops = _pair_flops(model, source_length, target_length, labels)
     for part in model.modules():
         if isinstance(part, Component):
@@ -139,9 +139,14 @@ def _pair_flops(
     """Return the FLOPs of a forward pass over a pair of mean lengths, with this mean number of labels.
 
     Those of a fractional length are interpolated between the whole lengths around it.
+
+    Raises:
+        HeadToHeadError: If a length exceeds the maximum of an encoding or an attention, or a plugin returns a tensor of
+            a wrong shape.
     """
+    device = _device_of(model)
     with Operations() as logits:
-        model.project(torch.zeros(1, 1, 1, model.config.model.d_model, device="meta"))
+        model.project(torch.zeros(1, 1, 1, model.config.model.d_model, device=device))
     flops: float = logits.flops * labels
     for source, target in product(_neighbours(source_length), _neighbours(target_length)):
         weight = (1 - abs(source - source_length)) * (1 - abs(target - target_length))
@@ -157,16 +162,20 @@ def _hidden_flops(model: Transformer, source_length: int, target_length: int) ->
     linear fast path.
 
     The caller must hold ``sdpa_kernel(SDPBackend.MATH)``: FLOPs of other attention kernels are not counted on a CPU.
-    Under its `OnCpu`, the pass runs on the CPU instead of the device ``meta``.
 
     Args:
-        model: With one member, in evaluation mode, on the device of the pass.
+        model: With one member, in evaluation mode; the pass runs on its device.
         source_length: Tokens of the source.
         target_length: Tokens that the decoder reads of the target.
+
+    Raises:
+        HeadToHeadError: If a length exceeds the maximum of an encoding or an attention, or a plugin returns a tensor of
+            a wrong shape.
     """
-    source = torch.zeros(1, 1, source_length, dtype=torch.long, device="meta")
-    target = torch.zeros(1, 1, target_length, dtype=torch.long, device="meta")
-    lengths = torch.ones(1, 1, dtype=torch.long, device="meta")
+    device = _device_of(model)
+    source = torch.zeros(1, 1, source_length, dtype=torch.long, device=device)
+    target = torch.zeros(1, 1, target_length, dtype=torch.long, device=device)
+    lengths = torch.ones(1, 1, dtype=torch.long, device=device)
     batch = model.batch_of(source, lengths, target, lengths)
     fast = Operations()
     with fast:
@@ -179,8 +188,22 @@ def _hidden_flops(model: Transformer, source_length: int, target_length: int) ->
     return min(fast.flops, explicit.flops)
 
 
+def _device_of(model: Transformer) -> torch.device:
+    return next(model.parameters()).device
+
+
 def _neighbours(length: float) -> set[int]:
     return {math.floor(length), math.ceil(length)}
+
+
+def mode_without_data(config: RunConfig, words: int, length: int) -> AbstractContextManager[object]:
+    """Return a context in which a model without data is built: on the CPU if it is small, else on ``meta``.
+
+    ``length`` is the number of tokens of the pass that must be small.
+    """
+    if _is_small(config, words, length):
+        return OnCpu()
+    return nullcontext()
 
 
 def _is_small(config: RunConfig, words: int, length: int) -> bool:

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 ALIGNED = 8
 """Row strides of masks and logits are multiples of this many numbers: 16 bytes in bfloat16, the widest load."""
@@ -94,15 +93,16 @@ def kernel_dtype(x: Tensor) -> torch.dtype:
 
 
 def aligned_mask(mask: Tensor) -> Tensor:
-    """Return an additive mask ``[.., query, key]`` with aligned strides, as the efficient kernel requires.
+    """Return an additive mask ``[.., query, key]`` with the same shape and values, and strides that are aligned.
 
-    Otherwise torch copies the mask in every layer. A mask that is aligned already is returned itself; the shape stays.
+    The efficient kernel needs a last stride of 1 and others that are multiples of `ALIGNED`; torch copies any other
+    mask in every layer. A mask with such strides is returned itself, else a view of a copy with padded rows.
     """
     is_aligned = not any(stride % ALIGNED for stride in mask.stride()[:-1])
     if mask.stride(-1) == 1 and is_aligned:
         return mask
     keys = mask.shape[-1]
-    if keys % ALIGNED == 0:
-        return mask.contiguous()
-    padded = functional.pad(mask, (0, -keys % ALIGNED))
-    return padded[..., :keys]  # a view: the padding stays between the rows
+    padding = -keys % ALIGNED  # to the next multiple
+    padded = mask.new_zeros(*mask.shape[:-1], keys + padding)
+    padded[..., :keys] = mask
+    return padded[..., :keys]

@@ -60,14 +60,20 @@ class DecodingState:
         max_length: Maximum length of a translation, <eos> not counted.
 
     Raises:
-        HeadToHeadError: If the decoder supports a single number of tokens only, or the source is longer than the
-            maximum of an encoding or an attention.
+        HeadToHeadError: If the decoder supports a single number of tokens only, a source is longer than the maximum of
+            an encoding or an attention, or the batch has more rows than the maximum of an encoding by rows. In a
+            decoder-only model, a source that leaves no position for a token is too long.
         ValueError: If a decoder-only model gets sources of different lengths.
     """
 
     def __init__(
         self, model: Transformer, source: Tensor, lengths: Tensor, max_length: int
     ) -> None:
+        """Encode the sources.
+
+        A `HeadToHeadError` if the decoder supports a single number of tokens, or the sources are too long or too many;
+        a `ValueError` for sources of different lengths in a decoder-only model.
+        """
         only = only_length(model.config)
         if only is not None:
             raise HeadToHeadError(
@@ -93,7 +99,8 @@ class DecodingState:
     def logits(self, written: Tensor) -> Tensor:
         """Return the logits of the next token, ``[member, sentence, vocab]``.
 
-        The first call of a decoder-only model also reads the prompt into the caches (prefill).
+        In a decoder-only model, the first call also reads the prompt into the caches (prefill); without caches, every
+        call reads the prompt and all tokens.
 
         Args:
             written: All tokens so far, <sos> included, ``[member, sentence, time]``; each call has one token more than
@@ -118,7 +125,10 @@ class DecodingState:
         return self.model.project(hidden[:, :, -1].unsqueeze(2))[:, :, 0]
 
     def active(self, done: Tensor, tokens: int) -> Tensor | None:
-        """Remove finished sentences from the batch, and return the indices of the others; None if all remain."""
+        """Remove finished sentences from the batch, and return the indices of the others, ``[member, sentence]``.
+
+        None if all remain; no column if all are finished, and then the batch stays as it is.
+        """
         remaining = active_indices(done, tokens, self.model.position_is_row)
         if remaining is not None and remaining.shape[1]:
             self._select(remaining)
@@ -138,23 +148,30 @@ class DecodingState:
 
 
 def _possible_steps(model: Transformer, source: Tensor, max_length: int) -> int:
-    """Return the maximum number of decoded tokens for the positions that the entries of the decoder support."""
+    """Return the maximum number of decoded tokens for the positions that the entries of the decoder support.
+
+    Raises:
+        HeadToHeadError: If they do not support the first token, or as many rows.
+    """
     prompt = 0 if "encoder" in model.roles else source.shape[-1]
     steps = max_length
     for role in model.roles:
+        if role == "encoder":
+            continue
         for bound in model.bounds[role]:
-            if role != "encoder" and bound.counts == "positions":
+            bound.check(prompt + 1, source.shape[1])
+            if bound.counts == "positions":
                 steps = min(steps, bound.most - prompt)
-    return max(0, steps)
+    return steps
 
 
 def active_indices(done: Tensor, tokens: int, together: bool = False) -> Tensor | None:
     """Return the indices of the sentences to continue, ``[member, sentence]``, or None for all.
 
-    No column is left if all sentences are finished. While more than `WORTH_LEAVING` of them are active, all continue.
-    All members continue the same number of sentences: a member with fewer active sentences
-    continues finished ones too. On CUDA, where the number of sentences is read from the device, all continue until the
-    next multiple of ``WORDS_PER_CHECK`` tokens.
+    No column is left if all sentences are finished. While a member has a larger share of active sentences than
+    `WORTH_LEAVING`, all sentences continue. All members continue the same number of sentences: a member with fewer
+    active sentences continues finished ones too. On CUDA, where the number of sentences is read from the device, all
+    continue until the next multiple of ``WORDS_PER_CHECK`` tokens.
 
     Args:
         done: Whether each sentence is finished, ``[member, sentence]``.
@@ -178,12 +195,14 @@ def greedy(
     """Translate by choosing the most probable token at every step; arguments as in `DecodingState`.
 
     Returns:
-        Ids ``[member, batch, at most max_length]`` without <sos>; from <eos> on, ``ends.fill``. The last axis is
-        shorter than ``max_length`` only if the decoder supports fewer positions.
+        Ids ``[member, batch, time]`` without <sos>; from <eos> on, ``ends.fill``. The time is ``max_length``, or if it
+        is smaller, the number of positions that the decoder supports, without those of the source in a decoder-only
+        model.
 
     Raises:
-        HeadToHeadError: If the decoder supports a single number of tokens only, or the source is longer than the
-            maximum of an encoding or an attention.
+        HeadToHeadError: If the decoder supports a single number of tokens only, a source is longer than the maximum of
+            an encoding or an attention, or the batch has more rows than the maximum of an encoding by rows. In a
+            decoder-only model, a source that leaves no position for a token is too long.
         ValueError: If a decoder-only model gets sources of different lengths.
     """
     state = DecodingState(model, source, lengths, max_length)
@@ -198,9 +217,9 @@ def greedy(
         translated[state.member_index, state.original_rows, position] = chosen
         written = torch.cat([written, chosen.unsqueeze(-1)], dim=-1)
         remaining = state.active(done, position + 1)
-        if remaining is None:
+        if remaining is None:  # all sentences stay in the batch
             continue
-        if not remaining.shape[1]:
+        if not remaining.shape[1]:  # all are finished
             break
         done = done.gather(1, remaining)
         written = written[state.member_index, remaining]
@@ -210,9 +229,10 @@ def greedy(
 def translate_each(
     model: Transformer, sources: Sequence[Sequence[int]], max_length: int, ends: Ends
 ) -> list[list[int]]:
-    """Return the token ids of the greedy translation of each source, which do not depend on the other sources.
+    """Return the token ids of the greedy translation of each source, in the order of the sources.
 
-    A translation ends before <eos>; without sources, the result is empty.
+    A translation ends before <eos>, and does not depend on the other sources: they share a batch only if none affects
+    another. Without sources, the result is empty.
 
     Args:
         model: A stack with one member, in evaluation mode.
@@ -222,7 +242,7 @@ def translate_each(
 
     Raises:
         HeadToHeadError: If the decoder supports a single number of tokens only, or a source is longer than the maximum
-            of an encoding or an attention.
+            of an encoding or an attention; in a decoder-only model, also if it leaves no position for a token.
     """
     translations: list[list[int]] = [[] for _ in sources]
     device = model.target_embedding.weight.device
@@ -230,6 +250,7 @@ def translate_each(
     for indices in _independent_batches(model, lengths):
         batch_lengths = torch.tensor([[lengths[index] for index in indices]], device=device)
         shape = (1, len(indices), int(batch_lengths.max()))
+        # Which id pads does not matter: in a batch with padding, all masks hide it.
         source = torch.zeros(shape, dtype=torch.long, device=device)
         for row, index in enumerate(indices):
             source[0, row, : lengths[index]] = torch.tensor(sources[index], device=device)

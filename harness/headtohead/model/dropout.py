@@ -63,7 +63,7 @@ def _launch(*arguments: Any) -> Tensor:
 def kernel_fault(device: torch.device) -> str:
     """Return why the kernel cannot run on a GPU, such as a missing Triton, C compiler or header; empty if it can.
 
-    The kernel is compiled and called once per process and device. Every error becomes the reason, its first line.
+    Every error becomes the reason (`first_line`). The result is cached per process and device.
     """
     try:
         activations = torch.ones(1, 1, device=device)
@@ -137,6 +137,7 @@ class DropoutRNG(nn.Module):
     """
 
     def __init__(self, keys: Sequence[int], device: torch.device) -> None:
+        """Create the buffers, without a step and without cached layouts."""
         super().__init__()
         words = torch.tensor([[signed(key)] for key in keys], device=device)
         self.register_buffer("keys", words, persistent=False)

@@ -11,7 +11,7 @@ from headtohead.plugins.attention import Attention
 from headtohead.plugins.component import Component, Geometry
 from headtohead.plugins.entry import Options
 from headtohead.plugins.positional import Positional
-from headtohead.plugins.registry import find_attention
+from headtohead.plugins.registry import calling, find_attention
 from headtohead.schema.run_config import ModelConfig, RunConfig
 
 SCORES = frozenset({"rotate", "bias", "content_bias", "score", "values"})
@@ -22,7 +22,8 @@ def find_geometry(config: RunConfig, role: str, layer: int = 0) -> Geometry:
     """Return the head geometry of the attention of a layer in ``role``.
 
     Raises:
-        HeadToHeadError: If the style is unknown or its sizes are inconsistent with the model.
+        HeadToHeadError: If the style is unknown, its sizes are inconsistent with the model, or a plugin fails when it
+            returns them.
     """
     chosen = config.entry_of_layer("attention", role, layer)
     style = find_attention(chosen.name)
@@ -34,9 +35,11 @@ def geometry_of(style: type[Attention], options: Options, model: ModelConfig) ->
 
     Raises:
         HeadToHeadError: If the style refuses the sizes of the model, or returns no ``Geometry``, one without heads, or
-            one whose ``kv_heads`` do not divide its heads. Other errors of the style are raised unchanged.
+            one whose ``kv_heads`` do not divide its heads.
+        PluginError: If ``geometry`` of a plugin raises another error.
     """
-    geometry = style.geometry(options, model)
+    with calling(style):
+        geometry = style.geometry(options, model)
     if not isinstance(geometry, Geometry):
         raise HeadToHeadError(
             f"{style.__name__}.geometry returned {type(geometry).__name__}; return a headtohead.plugin.Geometry"
@@ -55,11 +58,12 @@ def only_length(config: RunConfig) -> int | None:
     If the styles of several layers have one, it is that of the first.
 
     Raises:
-        HeadToHeadError: If a style of the decoder is unknown.
+        HeadToHeadError: If a style of the decoder is unknown, or ``only_length`` of a plugin fails.
     """
     for entry in config.attention.decoder.pattern:
         style = find_attention(entry.name)
-        length = style.only_length(entry.options, config.model)
+        with calling(style):
+            length = style.only_length(entry.options, config.model)
         if length is not None:
             return length
     return None
@@ -230,8 +234,12 @@ def find_bound(part: type[Component], options: Options, family: str, role: str) 
         options: Its options, which are valid.
         family: Its family, for the path of the option.
         role: The role that it acts in.
+
+    Raises:
+        HeadToHeadError: If ``limit`` of a plugin fails.
     """
-    most = part.limit(options)
+    with calling(part):
+        most = part.limit(options)
     if most is None:
         return None
     raising_field = None
@@ -239,7 +247,9 @@ def find_bound(part: type[Component], options: Options, family: str, role: str) 
         if type(value) is not int:
             continue
         increased = options.model_copy(update={name: value + 1})
-        if part.limit(increased) == most + 1:
+        with calling(part):
+            limit = part.limit(increased)
+        if limit == most + 1:
             raising_field = f"{family}.{role}.{name}"
             break
     counts = "rows" if issubclass(part, Positional) and part.by_row else "positions"

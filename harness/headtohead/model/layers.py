@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -27,6 +28,19 @@ Init = str | Sequence[str]
 
 Record = Callable[[str, Tensor], None]
 """Receives the name and the value of an intermediate tensor."""
+
+
+@dataclass(frozen=True)
+class TokenMixing:
+    """Changes of a feed-forward network's tensors, ``[member, tokens, width]``, that depend on earlier tokens.
+
+    Args:
+        inputs: Changes its inputs.
+        inner: Changes the result of its first map.
+    """
+
+    inputs: Callable[[Tensor], Tensor]
+    inner: Callable[[Tensor], Tensor]
 
 
 def _by_init(
@@ -106,13 +120,25 @@ class StackedFeedForward(nn.Module):
         self.entry = entry
         self.dropout = dropout
 
-    def forward(self, x: Tensor, record: Record | None = None) -> Tensor:
+    @property
+    def inner_width(self) -> int:
+        """Width of the result of the first map, with that of the gate."""
+        return sum(self.inner.outputs)
+
+    def forward(
+        self, x: Tensor, record: Record | None = None, mixing: TokenMixing | None = None
+    ) -> Tensor:
         """Return the output for ``x [member, tokens, d_model]``, with its shape.
 
         Raises:
-            HeadToHeadError: If ``activate`` returns a tensor of another shape or type.
+            HeadToHeadError: If ``activate`` or a hook of ``mixing`` returns a tensor of another shape, or except under
+                autocast of another type.
         """
+        if mixing is not None:
+            x = mixing.inputs(x)
         inner = self.inner(x)
+        if mixing is not None:
+            inner = mixing.inner(inner)
         inner, *gate = inner.chunk(2, dim=-1) if self.entry.gated else (inner,)
         activated = self.entry.activate(inner)
         require_like(self.entry, "activate", activated, inner, "member tokens d_ff")
@@ -182,6 +208,9 @@ class ResidualBlock(nn.Module):
             x: Input of the block, ``[member, tokens, d_model]``.
             output: Output of the sublayer.
             record: Receives ``output``, ``post_norm``, ``residual`` and ``norm``, those that exist; or None.
+
+        Raises:
+            HeadToHeadError: If a norm of a plugin returns a tensor of a wrong shape or type.
         """
         if record is not None:
             record("output", output)

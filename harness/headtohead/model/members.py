@@ -22,21 +22,21 @@ from headtohead.plugins.component import require_shape
 from headtohead.plugins.entry import Options
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.positional import Positional
-from headtohead.plugins.registry import find_positional
+from headtohead.plugins.registry import calling, find_positional
 from headtohead.schema.run_config import MEMBER_FIELDS, EntryConfig, RunConfig
 
-UNSHARED_MECHANISMS = frozenset({"draw", "content_bias", "score", "values"})
-"""Mechanisms of encodings that all members of a stack share."""
+COMMON_MECHANISMS = frozenset({"draw", "content_bias", "score", "values"})
+"""Mechanisms that oblige all members of a stack to have the same encoding."""
 
 
 def shape_key(config: RunConfig) -> str:
     """Return the part of a configuration that all members of a stack share, as JSON: runs with equal keys can stack.
 
-    It lacks what members may have for themselves: the fields `MEMBER_FIELDS`, maskings that do not vary by layer, and
-    encodings that act by tables of equal shape. The maximum lengths of all encodings are in it.
+    It keeps encodings that vary by layer, act by batch row or use one of the `COMMON_MECHANISMS`; maskings that vary by
+    layer; the maximum length of each role's encoding; and all other fields except `MEMBER_FIELDS`.
 
     Raises:
-        HeadToHeadError: If an encoding is not registered.
+        HeadToHeadError: If an encoding is not registered, or ``limit`` or ``mechanisms_of`` of a plugin fails.
     """
     content: dict[str, Any] = config.model_dump(mode="json")
     for section, fields in MEMBER_FIELDS.items():
@@ -54,10 +54,12 @@ def shape_key(config: RunConfig) -> str:
         encoding = find_positional(chosen.name)
         # Encodings with sampled positions or batch rows receive other positions than other members. Encodings that act
         # on queries or weights need the explicit path and would slow down other members, as tables per sentence would.
-        unshared = encoding.mechanisms_of(chosen.options) & UNSHARED_MECHANISMS
-        if chosen.next_layers or encoding.by_row or unshared:
+        with calling(encoding):
+            common = encoding.mechanisms_of(chosen.options) & COMMON_MECHANISMS
+            limit = encoding.limit(chosen.options)
+        if chosen.next_layers or encoding.by_row or common:
             content["positional"][role] = chosen.model_dump(mode="json")
-        content["limits"].append(encoding.limit(chosen.options))
+        content["limits"].append(limit)
     return json.dumps(content, sort_keys=True)
 
 
@@ -105,7 +107,8 @@ def groups(
 ) -> list[tuple[EntryConfig, tuple[int, ...]]]:
     """Return the different entries of a family in a role, each with the indices of its members.
 
-    Entries are in the order of their first members, and the indices ascend; equal name and options are one entry.
+    Entries are in the order of their first members, and the indices ascend. Entries with equal names, options and
+    entries of the next layers are one.
 
     Args:
         configs: The configuration of each member.
@@ -227,7 +230,9 @@ class PerMemberPositional(Positional):
         return self.index_of.broadcast(tables)
 
 
-def table_sizes(members: int, batch: int, *, is_sampled: bool) -> dict[str, tuple[int, ...]]:
+def member_and_batch_sizes(
+    members: int, batch: int, *, is_sampled: bool
+) -> dict[str, tuple[int, ...]]:
     """Return the permitted sizes of the axes ``member`` and ``batch`` of a result of ``embed`` or ``bias``.
 
     With sampled positions, the sentences of all members are on the axis ``batch``.

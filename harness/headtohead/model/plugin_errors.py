@@ -1,8 +1,10 @@
-"""Errors of plugins while a model is built or called.
+"""Errors of plugins while a model is called.
 
-`Transformer` and its parts raise an error in the code of a plugin unchanged. Only what the host checks, such as the
-tensors of an entry or the shape of a result, is a `HeadToHeadError`. The plan, the check before training and `load` use
-`plugin_errors`, which names the plugin. A worker has no such context: it ends with the error, and its log names it.
+An error in a constructor or a class method of a plugin is a `PluginError` (see `registry.calling`), and so is an error
+of a quirk or a schedule that the plan calls. An error in a hook that a forward pass calls is raised unchanged; only
+what the host checks, such as the shape of a result, is a `HeadToHeadError`. The plan, the check before training and
+`load` use `plugin_errors`, which names the plugins. A worker has no such context: it ends with the error, and its log
+names it.
 """
 
 from __future__ import annotations
@@ -11,7 +13,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from headtohead.config.entries import named_entries
-from headtohead.errors import HeadToHeadError, ReadsError, is_disk_error, machine_limit
+from headtohead.errors import (
+    HeadToHeadError,
+    PluginError,
+    ReadsError,
+    is_disk_error,
+    machine_limit,
+)
 from headtohead.plugins.registry import Registered, current
 from headtohead.schema.run_config import RunConfig
 
@@ -30,19 +38,22 @@ def model_plugins(*configs: RunConfig) -> dict[str, Registered]:
 def plugin_errors(*configs: RunConfig, subject: str = "a model") -> Iterator[None]:
     """Turn an error of the block into one that names the plugins from which a model is built.
 
-    A model without plugins that are not built in has all its errors unchanged. Errors of the disk, of the limits of the
-    machine and `ReadsError` are never changed. Which plugin raised the error is not known; all are named.
+    A `PluginError` names its own plugin; ``subject`` is put before it. Errors of the disk, of the limits of the machine
+    and `ReadsError` are unchanged. Any other error may come from any of the plugins that are not built in, so all of
+    them are named; without such plugins, it is unchanged.
 
     Args:
         *configs: The configurations of the model's members.
         subject: Start of the message.
 
     Raises:
-        HeadToHeadError: In place of any other error of the block, and if an entry of a configuration is unknown.
+        HeadToHeadError: In place of these errors, and if an entry of a configuration is unknown.
     """
     plugins = model_plugins(*configs)
     try:
         yield
+    except PluginError as error:  # it names the plugin
+        raise HeadToHeadError(f"{subject} with {error}") from error.__cause__
     except Exception as error:
         is_passed_on = (
             isinstance(error, ReadsError)
@@ -51,11 +62,5 @@ def plugin_errors(*configs: RunConfig, subject: str = "a model") -> Iterator[Non
         )
         if not plugins or is_passed_on:
             raise
-        is_explained = isinstance(error, HeadToHeadError)
-        reason = str(error) if is_explained else current().describe(error)
-        traceback = "" if is_explained else " (h2h -v prints the traceback)"
-        labels = sorted(plugins)
-        raise HeadToHeadError(
-            f"{subject} with {' and '.join(labels)} fails: {reason}; correct the plugin, and test it with "
-            f"'{current().check_command(plugins[labels[0]])}'{traceback}"
-        ) from error
+        failure = current().failure(plugins.values(), error)
+        raise HeadToHeadError(f"{subject} with {failure}") from error

@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 
 import torch
 
+from headtohead.model.aligned import affine
 from headtohead.model.transformer import Transformer
 from headtohead.schema.choices import PRECISIONS, PrecisionName
+
+PROBED_ROWS = 1024
+"""Rows of the linear layer that `linear_speed` measures."""
+
+MIN_PROBED_WIDTH = 128
+"""Smallest width for which `faster_precision` measures: below, products are a small part of a training step."""
+
+WORTHWHILE = 1.3
+"""Smallest speed of linear layers for which `faster_precision` names bfloat16."""
 
 _SIZE = {"cpu": 384, "cuda": 4096}
 """Rows and columns of the measured products, which are large enough for the peak and small enough for a few ms."""
 
 
 def matmul_precision(model: Transformer) -> AbstractContextManager[object]:
-    """Return the context in which a model computes its products: autocast with ``precision: bfloat16``.
+    """Return the context in which a model computes its products: autocast with ``precision: bfloat16``, else no change.
 
-    Weights stay float32, and each is converted once within the context. Sums, norms and losses are float32. On CUDA,
-    the call also sets whether float32 products of this process use tf32, until the call for another model. The
-    backward pass outside the context has the same precision.
+    Under autocast, weights stay float32, and each is converted once within the context; sums, norms and losses are
+    float32. On CUDA, the call also sets whether float32 products of this process use tf32, until the call for another
+    model. The backward pass outside the context has the same precision.
     """
     precision = model.config.train.precision
     device = model.target_embedding.weight.device
@@ -67,10 +77,9 @@ def peak_flops(device: str, precision: PrecisionName) -> float:
 
 
 def _product_flops(dtype: torch.dtype, device: str) -> float:
-    """Return the FLOP/s of a product, at the best of the repetitions that fit into 30 ms, at least ten.
+    """Return the FLOP/s of a product, at the best of its repetitions (`_best_seconds`).
 
-    The best one counts because the process may be paused in the others. The first repetition, which prepares the
-    kernel, is not timed.
+    The best one counts because the process may be paused in the others.
 
     Args:
         dtype: Type of the factors.
@@ -79,21 +88,59 @@ def _product_flops(dtype: torch.dtype, device: str) -> float:
     size = _SIZE[device]
     left = torch.ones(1, size, size, dtype=dtype, device=device)
     right = torch.ones_like(left)
-    best = float("inf")
-    end = float("inf")
-    for repetition in range(1000):
-        started = time.perf_counter()
+
+    def multiply() -> None:
         torch.bmm(left, right)
         if device == "cuda":
             torch.cuda.synchronize()
+
+    return 2 * size**3 / _best_seconds(multiply)
+
+
+def _best_seconds(compute: Callable[[], object]) -> float:
+    """Return the time of the fastest of the calls that fit into 30 ms, at least ten; a first call is not timed."""
+    compute()
+    best = float("inf")
+    end = time.perf_counter() + 0.03
+    for repetition in range(1000):
+        started = time.perf_counter()
+        compute()
         stopped = time.perf_counter()
-        if repetition == 0:
-            end = stopped + 0.03
-            continue
         best = min(best, stopped - started)
-        if stopped > end and repetition >= 10:
+        if stopped > end and repetition >= 9:
             break
-    return 2 * size**3 / best
+    return best
+
+
+@cache
+def linear_speed(width: int) -> float:
+    """Return the speed of linear layers of a width in bfloat16 relative to float32 on this processor.
+
+    A layer has as many outputs as inputs. Its forward pass is measured with one thread in about 0.1 s, conversions of
+    inputs and weights included.
+    """
+    x = torch.ones(1, PROBED_ROWS, width)
+    weight = torch.ones(1, width, width)
+    with one_thread(), torch.no_grad():
+        exact = _best_seconds(lambda: affine(x, weight, None))
+        with torch.autocast("cpu", torch.bfloat16):
+            return exact / _best_seconds(lambda: affine(x, weight, None))
+
+
+def faster_precision(width: int) -> str:
+    """Return what ``precision: bfloat16`` gains for models of a width on this processor, or nothing if it gains little.
+
+    Only linear layers are measured; norms, softmax, losses and updates take as long as in float32.
+    """
+    if width < MIN_PROBED_WIDTH or bfloat16_speed() < WORTHWHILE:
+        return ""
+    speed = linear_speed(width)
+    if speed < WORTHWHILE:
+        return ""
+    return (
+        f"linear layers of width {width} are {speed:.1f} times as fast in bfloat16 on this processor: "
+        "--set train.precision=bfloat16"
+    )
 
 
 def describe_bfloat16() -> str:

@@ -8,7 +8,7 @@ import torch
 from headtohead.errors import HeadToHeadError
 from headtohead.model.batch import IGNORE_INDEX, Batch
 from headtohead.plugins.quirk import Quirk
-from headtohead.plugins.registry import registered
+from headtohead.plugins.registry import calling, construct, registered
 from headtohead.schema.run_config import RunConfig
 
 KEY_SIDES = {"encoder": "source", "decoder": "target", "cross": "source"}
@@ -16,15 +16,28 @@ KEY_SIDES = {"encoder": "source", "decoder": "target", "cross": "source"}
 
 
 def quirks_of(config: RunConfig) -> list[Quirk]:
-    """Return the quirks of a configuration with their options."""
-    return [registered("quirk", name)(options) for name, options in config.quirks.items()]
+    """Return the quirks of a configuration with their options.
+
+    Raises:
+        HeadToHeadError: If a quirk is not registered, or a plugin fails in its constructor.
+    """
+    quirks = []
+    for name, options in config.quirks.items():
+        quirk: type[Quirk] = registered("quirk", name)
+        quirks.append(construct(quirk, options))
+    return quirks
 
 
 def key_sides(config: RunConfig) -> dict[str, str]:
-    """Return the side whose tokens are the keys of each attention role, ``"source"`` or ``"target"``."""
+    """Return the side whose tokens are the keys of each attention role, ``"source"`` or ``"target"``.
+
+    Raises:
+        HeadToHeadError: If a quirk is not registered, or the code of one fails.
+    """
     sides = dict(KEY_SIDES)
     for quirk in quirks_of(config):
-        sides |= quirk.key_sides(quirk.options)
+        with calling(type(quirk)):
+            sides |= quirk.key_sides(quirk.options)
     return sides
 
 
@@ -32,12 +45,13 @@ def changed_batch(config: RunConfig, batch: Batch) -> Batch:
     """Return a batch as the quirks of a configuration change it, one after another; without quirks, the batch itself.
 
     Raises:
-        HeadToHeadError: If a quirk is not registered, or returns something else than a batch of as many members and
-            pairs.
+        HeadToHeadError: If a quirk is not registered, its code fails, or it returns something else than a batch of as
+            many members and pairs.
     """
     pairs = batch.source.shape[:2]
     for quirk in quirks_of(config):
-        batch = quirk.change_batch(batch)
+        with calling(type(quirk)):
+            batch = quirk.change_batch(batch)
         if not isinstance(batch, Batch) or batch.decoder_input_ids.shape[:2] != pairs:
             raise HeadToHeadError(
                 f"change_batch of quirk '{quirk.entry_name}' must return a Batch of as many pairs"
@@ -55,8 +69,7 @@ def decoder_input_lengths(config: RunConfig, target_lengths: np.ndarray) -> np.n
         target_lengths: Tokens of each target, boundary tokens included, ``[target]``; with quirks not empty.
 
     Raises:
-        HeadToHeadError: If a quirk is not registered, or returns no batch of as many pairs. Errors in its code are
-            raised unchanged.
+        HeadToHeadError: If a quirk is not registered, its code fails, or it returns no batch of as many pairs.
     """
     if not config.quirks:
         return target_lengths - 1

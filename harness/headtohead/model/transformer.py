@@ -18,12 +18,18 @@ from headtohead.model.builder import Builder
 from headtohead.model.cuda import on_cuda
 from headtohead.model.geometry import vocab_sizes
 from headtohead.model.layers import Record, SharedModule, StackedEmbedding
-from headtohead.model.members import PerLayerMasking, PerMemberPositional, require_mask, table_sizes
+from headtohead.model.members import (
+    PerLayerMasking,
+    PerMemberPositional,
+    member_and_batch_sizes,
+    require_mask,
+)
 from headtohead.model.quirks import quirks_of
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.component import require_like, require_shape
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.positional import Positional
+from headtohead.plugins.registry import calling
 from headtohead.schema.run_config import RunConfig
 
 Observe = Callable[[str, int | None, str, Tensor], None]
@@ -58,7 +64,8 @@ class Transformer(nn.Module):
 
     Raises:
         HeadToHeadError: If the configuration has an unknown entry or inconsistent sizes, an encoding and a style are
-            incompatible, or `require_members` refuses a component. Errors in the code of a plugin are raised unchanged.
+            incompatible, a plugin fails while it is constructed or changes the model, or `require_members` refuses a
+            component.
     """
 
     def __init__(
@@ -69,6 +76,10 @@ class Transformer(nn.Module):
         target_words: int,
         configs: Sequence[RunConfig] | None = None,
     ) -> None:
+        """Build all parts for all members.
+
+        A `HeadToHeadError` if an entry is unknown or does not fit the model or another entry, or a plugin fails.
+        """
         super().__init__()
         self.config = config
         if configs is None:
@@ -97,13 +108,15 @@ class Transformer(nn.Module):
         """Maximum lengths of the entries of each role, checked by ``encode`` and ``decode``."""
         self._ranges: dict[tuple[int, int, torch.device], Range] = {}
         for quirk in quirks_of(build.config):
-            quirk.change_model(self, build)
+            with calling(type(quirk)):
+                quirk.change_model(self, build)
 
     def _build_parts(self, build: Builder) -> None:
         """Build the parts with parameters; their order is the order in which their initial values are drawn.
 
         Raises:
-            HeadToHeadError: As `Builder`.
+            HeadToHeadError: If an entry is unknown, a plugin fails in its constructor, or `require_members` refuses a
+                component.
             UndefinedError: If an encoding and a style are incompatible.
         """
         self.positionals = nn.ModuleDict({role: build.positional(role) for role in self.roles})
@@ -160,18 +173,20 @@ class Transformer(nn.Module):
         """Return logits ``[member, batch, target time, vocab]`` of the next token after each target token.
 
         All ids and lengths are integer tensors. ``member`` is 1 in a loaded run, and the number of runs in a stack.
-        The gradient reaches all parameters, whose first dimension is ``member`` too.
+        The gradient reaches all parameters, whose first dimension is ``member`` too. A decoder-only model reads each
+        source followed by its target; the maximum length then holds for both together.
 
         Args:
-            source: Token ids ``[member, batch, source time]``, padding last.
+            source: Token ids ``[member, batch, source time]``, padding last; ``[member, batch, 0]`` without sources.
             source_lengths: Tokens without padding, ``[member, batch]``.
-            target: Decoder input ids ``[member, batch, target time]``, starting with <sos>.
+            target: Decoder input ids ``[member, batch, target time]``, padding last. They start with <sos> if the
+                targets have one, and are zeros in non-autoregressive decoding.
             target_lengths: Tokens without padding, ``[member, batch]``.
 
         Raises:
             HeadToHeadError: If a sequence is longer than the maximum length of a positional encoding or an attention,
                 or the batch has more rows than the maximum of an encoding that counts rows; and if a plugin returns a
-                tensor of a wrong shape.
+                tensor of a wrong shape. Other errors of a plugin pass unchanged.
         """
         batch = self.batch_of(source, source_lengths, target, target_lengths)
         return self.project(self.hidden(batch))
@@ -202,7 +217,8 @@ class Transformer(nn.Module):
             observe: Receives every intermediate result, or None.
 
         Raises:
-            HeadToHeadError: As `forward`.
+            HeadToHeadError: If a sequence or the batch exceeds the maximum of an encoding or an attention, or a plugin
+                returns a tensor of a wrong shape.
         """
         if "encoder" in self.roles:
             memory = self.encode(batch.source, batch.source_lengths, observe)
@@ -232,7 +248,8 @@ class Transformer(nn.Module):
             observe: Receives every intermediate result, or None.
 
         Raises:
-            HeadToHeadError: As `forward`.
+            HeadToHeadError: If a sequence or the batch exceeds the maximum of an encoding or an attention, or a plugin
+                returns a tensor of a wrong shape.
         """
         time = source.shape[-1]
         self._check("encoder", source.shape[1], time)
@@ -267,7 +284,8 @@ class Transformer(nn.Module):
             observe: Receives every intermediate result, or None.
 
         Raises:
-            HeadToHeadError: As `forward`.
+            HeadToHeadError: If a sequence or the batch exceeds the maximum of an encoding or an attention, or a plugin
+                returns a tensor of a wrong shape.
         """
         span = Span(0, target.shape[-1])
         self._check("decoder", target.shape[1], span.length)
@@ -304,6 +322,9 @@ class Transformer(nn.Module):
             role: The role, for ``observe``.
             ids: The ids ``[member, batch, time]``, for the shape of the result.
             observe: Receives ``final_norm``, or None.
+
+        Raises:
+            HeadToHeadError: If a norm of a plugin returns a tensor of a wrong shape or type.
         """
         if norm is not None:
             x = norm(x)
@@ -366,9 +387,10 @@ class Transformer(nn.Module):
         lengths: Tensor,
         ids: Tensor | None = None,
     ) -> list[AttentionContext]:
-        """Return the contexts of a decoding step; the arguments are those of `_attention_contexts`.
+        """Return the contexts of a decoding step, with the arguments and the result of `_attention_contexts`.
 
-        On a CPU, a mask that is True everywhere becomes None, which is faster.
+        So it is one context for all layers unless maskings alternate. On a CPU, a mask that is True everywhere becomes
+        None, which is faster.
 
         Raises:
             HeadToHeadError: If a masking returns no boolean tensor of the right shape.
@@ -378,7 +400,7 @@ class Transformer(nn.Module):
             mask = context.mask
             # On CUDA, the test would wait for the device.
             if mask is not None and not on_cuda(mask) and bool(mask.all()):
-                contexts[index] = replace(context, mask=None, declared=frozenset())
+                contexts[index] = replace(context, mask=None)
         return contexts
 
     def caches(self) -> list[tuple[Cache, Cache]]:
@@ -505,7 +527,7 @@ class Transformer(nn.Module):
             cache: In a decoding step, has the embeddings of earlier tokens; the new ones are appended.
 
         Raises:
-            HeadToHeadError: If the hook returns a tensor of another shape or type.
+            HeadToHeadError: If the hook returns a tensor of another shape, or except under autocast of another type.
         """
         layers = self.encoder if role == "encoder" else self.decoder
         if not layers:
@@ -530,8 +552,8 @@ class Transformer(nn.Module):
 
         Args:
             x: Embeddings, ``[member, batch, time, d_model]``.
-            role: As in ``_embed``, like the others.
-            start: Position of the first token.
+            role: ``"encoder"`` or ``"decoder"``.
+            start: Position of the first token; ignored with sampled positions and with positions by batch row.
             sampled: Sampled positions, or None.
 
         Raises:
@@ -552,7 +574,7 @@ class Transformer(nn.Module):
             positional,
             "embed",
             table,
-            **table_sizes(members, batch, is_sampled=sampled is not None),
+            **member_and_batch_sizes(members, batch, is_sampled=sampled is not None),
             time=positions.shape[1],
             d_model=width,
         )
@@ -665,7 +687,7 @@ class Transformer(nn.Module):
                 query_positions,
                 key_positions,
                 mask,
-                sampled_positions=sampled is not None,
+                is_sampled=sampled is not None,
                 declared=part.role_properties(role) or frozenset(),
                 ids=ids,
             )

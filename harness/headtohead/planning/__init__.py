@@ -1,1 +1,1 @@
-"""From a design to a plan: variants, compatibility, matching, equal variants, stacks, costs and power."""
+"""The plan of an experiment, from its design: variants, compatibility, matching, equal variants, stacks, costs."""

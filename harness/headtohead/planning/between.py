@@ -14,12 +14,15 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 
 from headtohead.config.builder import SECTION_ENTRIES, ConfigBuilder, is_dataset_option
+from headtohead.config.clauses import change_clause
 from headtohead.config.labels import Scalar, entry_label, label_at, shortened_slug, slug_word, text
+from headtohead.config.phrases import axis_name, entry_phrase, field_phrase, phrase_at
 from headtohead.config.source_location import SourceLocation
 from headtohead.errors import nearest
+from headtohead.planning.axis_phrases import GivenNames
 from headtohead.planning.variants import Match, Variant, variant_key
 from headtohead.plugins.families import COMPONENTS
-from headtohead.schema.run_config import QUIRKS, EntryConfig, RunConfig
+from headtohead.schema.run_config import QUIRKS, EntryConfig, ModelConfig, RunConfig
 from headtohead.storage.contrasts import AxisEffect, ContrastRecord
 
 FieldPath = tuple[str, ...]
@@ -39,6 +42,9 @@ GROUPS: tuple[tuple[FieldPath, ...], ...] = (
 )
 """Fields that depend on each other: if several of a group differ, they form one change."""
 
+IN = "{clause} in {configuration}"
+"""The name of a change in one of the two configurations."""
+
 START, END = "from", "to"
 """Slugs of the two configurations."""
 
@@ -46,7 +52,6 @@ START, END = "from", "to"
 def changes_between(
     start: ConfigBuilder,
     end: ConfigBuilder,
-    match: Match,
     groups: Mapping[str, Sequence[str]],
     location: SourceLocation,
 ) -> dict[str, tuple[FieldPath, ...]]:
@@ -60,25 +65,26 @@ def changes_between(
     Args:
         start: The first configuration.
         end: The second configuration.
-        match: The count that ``d_ff`` is widened to match.
-        groups: Fields that form one change, by the name of the change.
+        groups: Dotted paths of the fields that form one change, by the name of the change. A section, such as
+            ``train``, stands for all its fields.
         location: Location of the groups in the experiment file.
 
     Raises:
-        HeadToHeadError: If a group contains an unknown field, two groups contain the same field, two changes have
-            the same name, or one of the configurations, also with one field of the other, has an unknown field or a
-            wrong type.
+        HeadToHeadError: If a group contains an unknown field, a field is listed twice in the groups, the names of two
+            changes have the same slug, or a configuration has an unknown name or field, or a wrong type: one of the
+            two, or one of them with a field of the other.
     """
     group_of = _named_groups(groups, location)
-    differing = _differing_fields(start, end, match)
+    differing = _differing_fields(start, end)
     changes: dict[str, tuple[FieldPath, ...]] = {}
     for field in differing:
         group = group_of.get(field) or _dependent_fields(field)
-        changed_fields = tuple(
-            other
-            for other in differing
-            if other in group.fields and group_of.get(other, group) == group
-        )
+        changed = []
+        for other in differing:
+            is_elsewhere = other in group_of and group_of[other] != group
+            if other in group.fields and not is_elsewhere:
+                changed.append(other)
+        changed_fields = tuple(changed)
         if changed_fields in changes.values():  # an earlier field of the same group
             continue
         name = group.name
@@ -93,14 +99,15 @@ def changes_between(
     return changes
 
 
-def _differing_fields(start: ConfigBuilder, end: ConfigBuilder, match: Match) -> list[FieldPath]:
+def _differing_fields(start: ConfigBuilder, end: ConfigBuilder) -> list[FieldPath]:
     """Return the fields in which two configurations differ and on which the result of one of them depends.
 
     They are in the order of ``FIELDS``, then options of quirks, sorted. A field whose value changes nothing in either
     configuration, such as an option that the other fields disable, is left out.
 
     Raises:
-        HeadToHeadError: If a configuration, also with one field of the other, has an unknown field or a wrong type.
+        HeadToHeadError: If a configuration has an unknown name or field, or a wrong type: one of the two, or one of
+            them with a field of the other.
     """
     absent = object()
     written = set()
@@ -109,19 +116,19 @@ def _differing_fields(start: ConfigBuilder, end: ConfigBuilder, match: Match) ->
         other_value, _ = end.values.get(path, (absent, None))
         if value is not other_value and value != other_value:
             written.add(_field_of(path))
-    start_key = variant_key(start.build(), match)
-    end_key = variant_key(end.build(), match)
+    start_key = variant_key(start.build(), "none")
+    end_key = variant_key(end.build(), "none")
     differing = []
     quirks = sorted(field for field in written if field[0] == QUIRKS)
     for field in (*FIELDS, *quirks):
         if field not in written:
             continue
         added = with_fields_from(start, [field], end)
-        if variant_key(added.build(), match) != start_key:
+        if variant_key(added.build(), "none") != start_key:
             differing.append(field)
             continue
         taken = with_fields_from(end, [field], start)
-        if variant_key(taken.build(), match) != end_key:
+        if variant_key(taken.build(), "none") != end_key:
             differing.append(field)
     return differing
 
@@ -132,6 +139,7 @@ def expand_between(
     names: Sequence[str],
     changes: Mapping[str, Sequence[FieldPath]],
     match: Match,
+    given: GivenNames,
 ) -> tuple[list[Variant], list[ContrastRecord]]:
     """Return both configurations with every change added to the first or taken from the second, and their contrasts.
 
@@ -144,39 +152,44 @@ def expand_between(
         names: The display names of both configurations; exactly two.
         changes: The fields of each change, as `changes_between` returns them; not empty.
         match: The count that ``d_ff`` is widened to match.
+        given: The names that the experiment file gives.
 
     Returns:
-        The variants, and two contrasts per change: first those of all added changes, then those of all taken ones.
+        The variants, and two contrasts per change: first the additions of all changes, then their removals.
 
     Raises:
-        HeadToHeadError: If a configuration with some of the changes has an unknown field or a wrong type.
+        HeadToHeadError: If a configuration with some of the changes has an unknown name or field, or a wrong type; if
+            the file names a value that no change has.
     """
     start_name, end_name = names
-    points = _Points(start, end, changes, match)
+    points = _Points(start, end, changes, match, given)
     points.add((), START, start_name)
     points.add(changes, END, end_name)
     contrasts = []
     for name in changes:
         slug = shortened_slug(f"from-plus-{slug_word(name)}")
-        plus = points.add([name], slug, f"{start_name} + {name}")
-        title = f"{name} in {start_name}"
+        plus = points.add([name], slug, f"{start_name}, {points.end_phrases[name]}")
+        clause = IN.format(clause=points.clause(name), configuration=start_name)
         effects = (points.effect(name),)
-        contrasts.append(ContrastRecord.of_two(title, "added", plus, START, effects))
+        contrasts.append(ContrastRecord.of_two(clause, "added", plus, START, effects))
     for name in changes:
         slug = shortened_slug(f"to-minus-{slug_word(name)}")
         rest = [kept for kept in changes if kept != name]
-        minus = points.add(rest, slug, f"{end_name} − {name}")
-        title = f"{name} in {end_name}"
+        minus = points.add(rest, slug, f"{end_name}, {points.start_phrases[name]}")
+        clause = IN.format(clause=points.clause(name), configuration=end_name)
         effects = (points.effect(name),)
-        contrasts.append(ContrastRecord.of_two(title, "taken", END, minus, effects))
+        contrasts.append(ContrastRecord.of_two(clause, "taken", END, minus, effects))
     return list(points.variants.values()), contrasts
 
 
 class _Points:
     """Configurations between two ends: the first one with some of the changes.
 
-    Constructing it builds both ends, for the labels of the changes; an invalid one raises `HeadToHeadError`. Each
-    configuration that is added is kept in ``variants``, by the names of its changes.
+    Constructing it builds both ends, for the labels of the changes. Each configuration that is added is kept in
+    ``variants``, by the names of its changes.
+
+    Raises:
+        HeadToHeadError: If an end is invalid, or the file names an axis or a value that no change has.
     """
 
     def __init__(
@@ -185,6 +198,7 @@ class _Points:
         end: ConfigBuilder,
         changes: Mapping[str, Sequence[FieldPath]],
         match: Match,
+        given: GivenNames,
     ) -> None:
         self.start = start
         self.end = end
@@ -195,6 +209,22 @@ class _Points:
             name: _label_of_fields(start, fields) for name, fields in changes.items()
         }
         self.end_labels = {name: _label_of_fields(end, fields) for name, fields in changes.items()}
+        given.check({name: [self.start_labels[name], self.end_labels[name]] for name in changes})
+        self.start_phrases: dict[str, str] = {}
+        self.end_phrases: dict[str, str] = {}
+        for name, fields in changes.items():
+            start_label, end_label = text(self.start_labels[name]), text(self.end_labels[name])
+            phrases = {
+                start_label: _phrase_of_fields(start, fields),
+                end_label: _phrase_of_fields(end, fields),
+            }
+            phrases = given.distinct_phrases(name, phrases)
+            self.start_phrases[name] = phrases[start_label]
+            self.end_phrases[name] = phrases[end_label]
+
+    def clause(self, name: str) -> str:
+        """Return the clause for a change, such as ``rotary instead of learned positions``."""
+        return change_clause(self.end_phrases[name], self.start_phrases[name])
 
     def effect(self, name: str) -> AxisEffect:
         """Return the labels of a change in both configurations."""
@@ -212,7 +242,7 @@ class _Points:
             title: The title of a new variant.
 
         Raises:
-            HeadToHeadError: If the configuration has an unknown field or a wrong type.
+            HeadToHeadError: If the configuration has an unknown name or field, or a wrong type.
         """
         key = frozenset(applied)
         if key in self.variants:
@@ -223,9 +253,11 @@ class _Points:
             fields = [field for name in applied for field in self.changes[name]]
             config = with_fields_from(self.start, fields, self.end).build()
         axes = {}
+        phrases = {}
         for name in self.changes:
             axes[name] = self.end_labels[name] if name in key else self.start_labels[name]
-        self.variants[key] = Variant(slug, title, axes, config, self.match)
+            phrases[name] = self.end_phrases[name] if name in key else self.start_phrases[name]
+        self.variants[key] = Variant(slug, title, axes, config, self.match, phrases)
         return slug
 
 
@@ -345,12 +377,12 @@ def _named_groups(
 def _label_of_fields(builder: ConfigBuilder, fields: Sequence[FieldPath]) -> Scalar:
     """Return the label of a change in a configuration: the values of the change's fields.
 
-    ``model.d_ff`` is as written, such as ``4x``; other values are resolved. A field without a value is ``nothing``. The
-    label of one field has the type of its value. Several fields are joined to a text, such as ``epochs 3, steps
-    nothing``.
+    ``model.d_ff`` is as written, such as ``4x``; other values are resolved. A field without a value, or with an empty
+    text, is ``nothing``. The label of one field has the type of its value; the labels of several fields are joined to a
+    text, such as ``epochs 3, steps nothing``.
 
     Raises:
-        HeadToHeadError: If the configuration has an unknown field or a wrong type.
+        HeadToHeadError: If the configuration has an unknown name or field, or a wrong type.
     """
     config = builder.build()
     labels = []
@@ -367,3 +399,40 @@ def _label_of_fields(builder: ConfigBuilder, fields: Sequence[FieldPath]) -> Sca
         return labels[0]
     parts = [f"{field[-1]} {text(label)}" for field, label in zip(fields, labels, strict=True)]
     return ", ".join(parts)
+
+
+NO_VALUE = "none"
+"""The phrase of a change whose fields have no value in a configuration."""
+
+
+def _phrase_of_fields(builder: ConfigBuilder, fields: Sequence[FieldPath]) -> str:
+    """Return what people call the values of a change's fields in a configuration, joined by commas.
+
+    Of several fields, those without a value, or with an empty text, are left out; `NO_VALUE` if all are. ``model.d_ff``
+    is as written, such as ``4x``; other values are resolved.
+
+    Raises:
+        HeadToHeadError: If the configuration has an unknown field or a wrong type.
+    """
+    config = builder.build()
+    phrases = []
+    for field in fields:
+        if field == DATASET:
+            chosen = EntryConfig(name=config.data.dataset, options=config.data.options)
+            phrases.append(entry_phrase("dataset", chosen))
+        elif field == ("model", "d_ff"):
+            written = builder.value(*field) or config.model.d_ff
+            phrases.append(field_phrase("d_ff", ModelConfig.model_fields["d_ff"], written))
+        elif len(fields) == 1 or label_at(config, field) not in ("", None):
+            phrases.append(phrase_at(config, field))
+    return ", ".join(phrases) or NO_VALUE
+
+
+def names_of_changes(
+    changes: Mapping[str, Sequence[FieldPath]], groups: Mapping[str, Sequence[str]]
+) -> dict[str, str]:
+    """Return what people call each change: the name of its group in the file, else that of its first field."""
+    names = {}
+    for name, fields in changes.items():
+        names[name] = name if name in groups else axis_name(fields[0])
+    return names

@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 
 from headtohead.data.batches import padded_length
-from headtohead.errors import HeadToHeadError
+from headtohead.errors import HeadToHeadError, PluginError
 from headtohead.model.geometry import find_bound, geometry_of, incompatibility, only_length
 from headtohead.model.quirks import decoder_input_lengths
 from headtohead.plugins.component import Component
 from headtohead.plugins.entry import Options, Setting
 from headtohead.plugins.registry import (
     Registered,
+    calling,
     find_attention,
     find_entry,
     find_positional,
@@ -40,8 +41,9 @@ def find_incompatibility(config: RunConfig, longest: Lengths) -> str | None:
             prepared yet; length checks are then skipped.
 
     Raises:
-        HeadToHeadError: If a plugin is faulty: ``incompatible_with`` raises or returns no reason, or an entry reads
-            files or variables that it does not declare; or if an entry is not registered.
+        HeadToHeadError: If an entry is not registered; or if a plugin is faulty: its code raises an error, its
+            ``incompatible_with`` returns no reason, it reads files or variables that it does not declare, or a quirk
+            returns no batch of as many pairs.
     """
     for rule in RULES:
         reason = rule(config, longest)
@@ -59,6 +61,9 @@ def find_unequal_lengths(config: RunConfig, tokens: Iterable[int]) -> str | None
     Args:
         config: A resolved configuration.
         tokens: Lengths of the targets in tokens. With a fixed length it must not be empty (`ValueError`).
+
+    Raises:
+        HeadToHeadError: If an attention style of the decoder is not registered, or a plugin fails.
     """
     length = only_length(config)
     if length is None or config.train.pad_to != "batch":
@@ -104,12 +109,13 @@ def _sizes_of_components(config: RunConfig, longest: Lengths) -> str | None:
 def _sizes_of_role(config: RunConfig, role: str) -> str | None:
     """Return why the styles and encodings of a role's layers do not fit the model or each other, or None.
 
-    Every style of the role's pattern is combined with the encodings that its layers get. The heads of all layers must
-    be equal, and also the sizes of keys and values if an encoding acts in attention. An error of a style's geometry
-    becomes the reason.
+    The rules: every style accepts the sizes of the model. Style and encoding of each layer are compatible. If encodings
+    vary by layer, none of them acts before the first layer. All layers have equal heads and, if an encoding acts in
+    attention, equal sizes of keys and values.
 
     Raises:
-        HeadToHeadError: If a style or an encoding is not registered.
+        HeadToHeadError: If a style or an encoding is not registered, or a plugin fails. A `HeadToHeadError` by which
+            ``geometry`` of a style refuses the sizes is not raised, but returned.
     """
     styles = config.pattern("attention", role)
     encodings = config.pattern("positional", role)
@@ -123,9 +129,12 @@ def _sizes_of_role(config: RunConfig, role: str) -> str | None:
         encoding = find_positional(encoding_entry.name)
         try:
             geometry = geometry_of(style, style_entry.options, config.model)
+        except PluginError:
+            raise
         except HeadToHeadError as error:
             return str(error) or f"{style_entry.name} attention refuses the sizes of the model"
-        mechanisms = encoding.mechanisms_of(encoding_entry.options)
+        with calling(encoding):
+            mechanisms = encoding.mechanisms_of(encoding_entry.options)
         acts_before_layers = mechanisms & {"embed", "draw"} or encoding.by_row
         if len(encodings) > 1 and acts_before_layers:
             return (
@@ -152,7 +161,8 @@ def _sizes_of_role(config: RunConfig, role: str) -> str | None:
 def _missing_encoder(config: RunConfig, longest: Lengths) -> str | None:
     """Return why a decoder-only model cannot run with a setting that requires an encoder, or None.
 
-    These settings are ``train.pad_to``, non-autoregressive decoding, and a style with a fixed number of target tokens.
+    These settings are a ``train.pad_to`` other than ``batch``, non-autoregressive decoding, and a style with a fixed
+    number of target tokens.
     """
     if "encoder" in config.roles:
         return None
@@ -189,7 +199,7 @@ def _buckets_with_batch_size(config: RunConfig, longest: Lengths) -> str | None:
 
 
 def _padding_shorter_than_sentences(config: RunConfig, longest: Lengths) -> str | None:
-    """Return the side whose longest sentence exceeds a number as ``train.pad_to``, as a reason, or None."""
+    """Return, as a reason, that the longest sentence of a side exceeds a ``train.pad_to`` that is a number, or None."""
     pad_to = config.train.pad_to
     if not isinstance(pad_to, int):
         return None
@@ -244,8 +254,10 @@ def _decoding_without_boundaries(config: RunConfig, longest: Lengths) -> str | N
 def _incompatible_entry(config: RunConfig, longest: Lengths) -> str | None:
     """Return why a component or a quirk cannot be used: it states so, or it accepts shorter sequences only; or None.
 
+    Components of roles that the model lacks are not checked. Only components have a maximum length.
+
     Raises:
-        HeadToHeadError: If an entry is not registered, or its ``incompatible_with`` is faulty.
+        HeadToHeadError: If an entry is not registered, its ``incompatible_with`` returns no reason, or a plugin fails.
         ReadsError: If an entry reads files or variables that it does not declare, or a declared file is missing.
     """
     reached = longest_sequences(config, longest)

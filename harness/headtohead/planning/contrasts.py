@@ -8,16 +8,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from headtohead.config.labels import Scalar, axis_value, text
+from headtohead.config.clauses import as_noun, within
+from headtohead.config.labels import Scalar, axis_value
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.source_location import SourceLocation, shown
 from headtohead.data.metrics import find_metric
 from headtohead.planning.metrics import check_metric, reported_metrics
+from headtohead.planning.naming import Combination, clause_of
 from headtohead.planning.variants import DATA_AXIS, SIZE_AXIS, Variant, comparison_group
 from headtohead.schema.experiment_file import ContrastDeclaration
 from headtohead.schema.metric import UNPADDED
 from headtohead.storage.contrasts import AxisEffect, ContrastRecord, WeightedSide
 from headtohead.storage.experiment import ExcludedRecord
+from headtohead.storage.metrics import readable
 
 FindCondition = Callable[[Mapping[str, Any], SourceLocation], Callable[[Variant], bool]]
 
@@ -30,6 +33,9 @@ Axis = tuple[str, ...]
 Cell = tuple[int, ...]
 """The index of the value of each axis of a block."""
 
+
+TOGETHER = "{first} together with {second}"
+"""The name of an interaction."""
 
 Weights = Mapping[str | None, float]
 """The weights of a setting by slug; None is a combination that the design does not have."""
@@ -44,15 +50,18 @@ class Factorial:
 
     Attributes:
         axes: The axes of the block.
-        cells: The slug of each combination by the indices of its values; not empty.
+        cells: The slug of each combination of the product by the indices of its values, including excluded ones; not
+            empty.
         labels: The axis values of every combination of the design by slug, including excluded ones.
         baseline: The slug of the baseline, which need not be in the block.
+        phrases: The phrases of the axis values of every combination of the design, by slug.
     """
 
     axes: tuple[Axis, ...]
     cells: Mapping[Cell, str]
     labels: Labels
     baseline: str
+    phrases: Mapping[str, Mapping[str, str]]
 
     def value(self, position: int, slug: str) -> Scalar:
         """Return the value of an axis in a combination."""
@@ -67,30 +76,47 @@ class Factorial:
         axis = " and ".join(self.axes[position])
         return AxisEffect(axis=axis, value=value, against=self.value(position, self.baseline))
 
-    def name(self, position: int, value: Scalar) -> str:
-        """Return an axis with a value and the baseline's; the values of a ``zip`` contain the names of their fields."""
-        values = f"{text(value)} − {text(self.value(position, self.baseline))}"
-        axis = self.axes[position]
-        return f"{axis[0]}: {values}" if len(axis) == 1 else values
+    def combination(self, slug: str) -> Combination:
+        """Return a combination with its phrases."""
+        return Combination(self.labels[slug], self.phrases[slug])
+
+    def setting(self, position: int) -> str:
+        """Return the phrases of `fixed_axes`; empty without any."""
+        any_slug = next(iter(self.cells.values()))
+        phrases = []
+        for fixed in self._fixed_positions(position):
+            phrases += [self.phrases[any_slug][path] for path in self.axes[fixed]]
+        return ", ".join(phrases)
 
     def fixed_axes(self, position: int) -> dict[str, Scalar]:
-        """Return the axes beside this one that are constant in the block at a value other than the baseline's."""
+        """Return the value of each other axis that is constant in the block at a value other than the baseline's.
+
+        The keys are the names of the axes; the paths of a ``zip`` are joined by "and".
+        """
         any_slug = next(iter(self.cells.values()))
-        fixed: dict[str, Scalar] = {}
-        for other, axis in enumerate(self.axes):
+        fixed_positions = self._fixed_positions(position)
+        return {
+            " and ".join(self.axes[fixed]): self.value(fixed, any_slug) for fixed in fixed_positions
+        }
+
+    def _fixed_positions(self, position: int) -> list[int]:
+        """Return the positions of the axes of `fixed_axes`."""
+        any_slug = next(iter(self.cells.values()))
+        positions = []
+        for other in range(len(self.axes)):
             indices = {cell[other] for cell in self.cells}
-            value = self.value(other, any_slug)
-            is_fixed = len(indices) == 1 and value != self.value(other, self.baseline)
-            if other != position and is_fixed:
-                fixed[" and ".join(axis)] = value
-        return fixed
+            differs = self.value(other, any_slug) != self.value(other, self.baseline)
+            if other != position and len(indices) == 1 and differs:
+                positions.append(other)
+        return positions
 
     def factor_weights(self, position: int) -> dict[Scalar, list[Weights]]:
         """Return the settings of the effect of each value of an axis, one for each combination of the other axes.
 
-        A setting is the combination with weight 1 and the one that has the baseline's value instead with weight −1. If
-        the block lacks the baseline's value, that is a combination of another block; None as its slug if the design
-        has none. The baseline's value has an empty list, and equal settings occur once.
+        A setting has two weights: 1 of a combination with the value, and −1 of the combination that differs only in
+        having the baseline's value. If the block lacks the baseline's value, the second combination is one of another
+        block. Its slug is None if the design lacks it. A setting whose two combinations share a slug, because they have
+        the same effect, is left out, and equal settings occur once. The baseline's value has an empty list.
         """
         weights_of: dict[Scalar, list[Weights]] = {}
         for cell, slug in self.cells.items():
@@ -108,8 +134,8 @@ class Factorial:
 
         Neither value is the baseline's. A setting has the weights of four combinations: both values, and the baseline's
         value instead of the second, of the first, and of both. There is a setting for each combination of the remaining
-        axes, also if one of its four combinations is excluded. The result is empty if the block lacks the baseline's
-        value of one of the two axes.
+        axes, also if one of its four combinations is excluded, but not if two of them share a slug because they have
+        the same effect. The result is empty if the block lacks the baseline's value of one of the two axes.
 
         Args:
             first: Position of an axis.
@@ -124,7 +150,7 @@ class Factorial:
             neither = self._at_baseline(cell, [first, second])
             # (both − only_second) is the effect of the first value with the second value.
             weights: Weights = {both: 1, only_second: -1, only_first: -1, neither: 1}
-            if len(weights) == 4:  # neither value is the baseline's
+            if len(weights) == 4:  # four variants, so neither value is the baseline's
                 values = self.value(first, both), self.value(second, both)
                 weights_of.setdefault(values, []).append(weights)
         return weights_of
@@ -132,23 +158,28 @@ class Factorial:
     def _at_baseline(self, cell: Cell, positions: Sequence[int]) -> str | None:
         """Return the slug of the combination with the baseline's values of some axes and a cell's values of the others.
 
-        The axes are those of the block at ``positions``. The combination may be of another block, or excluded; None
+        ``positions`` are those of the axes in this block. The combination may be of another block, or excluded; None
         if the design has no such combination.
         """
-        indices = list(cell)
+        cell_at_baseline = self._cell_at_baseline(cell, positions)
+        if cell_at_baseline is not None:
+            return self.cells[cell_at_baseline]
         values = dict(self.labels[self.cells[cell]])
-        is_in_block = True
+        for position in positions:
+            for path in self.axes[position]:
+                values[path] = self.labels[self.baseline][path]
+        # The labels of all combinations have the axes in the same order.
+        return self._slug_of_labels.get(tuple(values.items()))
+
+    def _cell_at_baseline(self, cell: Cell, positions: Sequence[int]) -> Cell | None:
+        """Return a cell with the baseline's values of some axes; None if the block lacks one of these values."""
+        indices = list(cell)
         for position in positions:
             index = self._baseline_indices[position]
             if index is None:
-                is_in_block = False
-            else:
-                indices[position] = index
-            for path in self.axes[position]:
-                values[path] = self.labels[self.baseline][path]
-        if is_in_block:
-            return self.cells[tuple(indices)]
-        return self._slug_of_labels.get(tuple(values.items()))
+                return None
+            indices[position] = index
+        return tuple(indices)
 
     @cached_property
     def _baseline_indices(self) -> list[int | None]:
@@ -176,8 +207,8 @@ def factor_contrasts(
 
     The axes ``data`` and ``size`` have none, because scores on different data or of different sizes are not compared.
     A setting with a combination that is not trainable, or not in the design, is left out and counted in ``missing``;
-    without any complete setting there is no contrast. A block with a single pair has none either: that is a contrast
-    of two variants. Of contrasts of the same difference, the first is returned.
+    without any complete setting there is no contrast. A value with a single setting, complete or not, has none either:
+    that is a contrast of two variants. Of contrasts of the same difference, the first is returned.
 
     Args:
         factorials: The product blocks.
@@ -188,20 +219,18 @@ def factor_contrasts(
         for position in range(len(factorial.axes)):
             if not factorial.is_compared(position):
                 continue
-            fixed = factorial.fixed_axes(position)
-            condition = ", ".join(f"{axis} {text(value)}" for axis, value in fixed.items())
             for value, all_settings in factorial.factor_weights(position).items():
                 settings = _complete(all_settings, trainable)
                 if not settings or len(all_settings) == 1:
                     continue
-                name = factorial.name(position, value)
+                variant, against = (factorial.combination(side.variant) for side in settings[0])
                 contrasts.append(
                     ContrastRecord(
-                        name=f"{name} ({condition})" if condition else name,
+                        name=within(clause_of(variant, against), factorial.setting(position)),
                         family="factor",
                         settings=settings,
                         effects=(factorial.effect(position, value),),
-                        given=fixed,
+                        given=factorial.fixed_axes(position),
                         missing=len(all_settings) - len(settings),
                     )
                 )
@@ -225,22 +254,26 @@ def interaction_contrasts(
             range(len(factorial.axes)), key=lambda position: not factorial.is_compared(position)
         )
         for first, second in itertools.combinations(positions, 2):
-            fixed = factorial.fixed_axes(first)
-            conditions = "".join(f", {axis} {text(value)}" for axis, value in fixed.items())
             settings_by_values = factorial.interaction_weights(first, second)
             for (value, other_value), all_settings in settings_by_values.items():
                 settings = _complete(all_settings, trainable)
                 if not settings:
                     continue
-                name = factorial.name(first, value)
-                other_name = factorial.name(second, other_value)
+                both, only_second, only_first, _ = (
+                    factorial.combination(side.variant) for side in settings[0]
+                )
+                name = TOGETHER.format(
+                    first=as_noun(clause_of(both, only_second)),
+                    second=as_noun(clause_of(both, only_first)),
+                )
                 effects = factorial.effect(first, value), factorial.effect(second, other_value)
                 contrasts.append(
                     ContrastRecord(
-                        name=f"{name}, by {other_name}{conditions}",
+                        name=within(name, factorial.setting(first)),
                         family="interaction",
                         settings=settings,
                         effects=effects,
+                        given=factorial.fixed_axes(first),
                     )
                 )
     return _without_repeats(contrasts)
@@ -290,9 +323,10 @@ def declared_contrasts(
         condition: Converts axis values to a predicate, as in ``exclude``.
 
     Raises:
-        HeadToHeadError: With the location in the file: for an unknown metric; for an invalid axis or value; for a side
-            that matches no variant or several; for the same score on both sides; for sides with different data or
-            sizes; for a repeated contrast; for ``direction: equal`` without ``by``; and for lengths without scores.
+        HeadToHeadError: With the location in the file: for a metric that the baseline does not have; for an invalid
+            axis or value; for a side that matches no variant or several; for the same score on both sides; for sides
+            with different data or sizes; for a repeated contrast; for ``direction: equal`` without ``by``; for lengths
+            that are not whole buckets, or of a metric without scores by length. Also if the primary metric is invalid.
     """
     base = next(variant for variant in variants if variant.slug == baseline)
     primary = reported_metrics(loaded, base.config).primary
@@ -336,7 +370,8 @@ def _declared_record(
     """Return the record of a declared contrast, ``variant`` minus ``against``; nothing is checked.
 
     Without ``against_metric`` or ``against_lengths``, the second side has the metric or lengths of the first. The
-    default name has the titles of both sides, their metrics if ``against_metric`` is given, and their lengths, if any.
+    default name is the clause for the change, with the lengths if both sides have the same. Sides whose metrics or
+    lengths differ are named by their titles, metrics and lengths.
     """
     left = WeightedSide(
         variant=variant.slug, weight=1, metric=declared.metric, lengths=declared.lengths
@@ -347,20 +382,44 @@ def _declared_record(
         metric=declared.against_metric or declared.metric,
         lengths=declared.against_lengths or declared.lengths,
     )
-    titles = []
-    for side, title in ((left, variant.title), (right, against.title)):
-        details = []
-        if side.metric and declared.against_metric:
-            details.append(side.metric)
-        if side.lengths:
-            details.append(f"lengths {side.lengths[0]} to {side.lengths[1]}")
-        titles.append(f"{title} ({', '.join(details)})" if details else title)
     return ContrastRecord(
-        name=declared.name or " − ".join(titles),
+        name=declared.name or _default_name(variant, left, against, right),
+        is_named=declared.name is not None,
         family="declared",
         settings=((left, right),),
         expect=declared.expect,
     )
+
+
+AGAINST = "{left} against {right}"
+LENGTHS = "lengths {first} to {last}"
+
+
+def _default_name(
+    variant: Variant, left: WeightedSide, against: Variant, right: WeightedSide
+) -> str:
+    """Return the name of a declared contrast without a name in the file.
+
+    For two variants with the same metric and lengths, it is the clause for the change, with the lengths if they are
+    limited. Otherwise it has the title of each side, with its metric and its lengths where the file gives them.
+    """
+    is_same_score = left.metric == right.metric and left.lengths == right.lengths
+    if is_same_score and variant.slug != against.slug:
+        clause = clause_of(variant.combination, against.combination)
+        return within(clause, _lengths(left))
+    titles = []
+    for side, title in ((left, variant.title), (right, against.title)):
+        details = [side.metric and readable(side.metric), _lengths(side)]
+        shown = ", ".join(detail for detail in details if detail)
+        titles.append(f"{title} ({shown})" if shown else title)
+    return AGAINST.format(left=titles[0], right=titles[1])
+
+
+def _lengths(side: WeightedSide) -> str:
+    """Return the source lengths of a side; empty if all count."""
+    if side.lengths is None:
+        return ""
+    return LENGTHS.format(first=side.lengths[0], last=side.lengths[1])
 
 
 def _refuse_different_groups(variant: Variant, against: Variant, location: SourceLocation) -> None:
@@ -462,8 +521,8 @@ def _check_length_range(
         location: Location of the lengths in the file.
 
     Raises:
-        HeadToHeadError: If the metric has no score by length, the lengths do not start and end with a bucket, or the
-            last length is below the first.
+        HeadToHeadError: If the metric has no score by length, the lengths do not start and end with a bucket, the last
+            length is below the first, or two datasets declare different metrics of this name.
     """
     entry = find_metric(metric)
     is_by_length = entry is not None and entry.pool is not None

@@ -19,16 +19,14 @@ from headtohead.model.quirks import decoder_input_lengths
 from headtohead.planning.datasets import PreparedDataSets
 from headtohead.planning.lengths import decoding_limit
 from headtohead.planning.pitfalls import find_pitfalls, is_order_invariant, padding_has_no_effect
-from headtohead.planning.schedule import decays_to_an_end, evaluation_interval, planned_steps
+from headtohead.planning.schedule import decays_to_an_end, planned_steps
+from headtohead.planning.validation import STEP_COST, evaluation_interval
 from headtohead.planning.variants import Variant
 from headtohead.plugins.launcher import gpu_memory, machine_memory
 from headtohead.plugins.registry import Registered
 from headtohead.schema.choices import PRECISIONS
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.experiment import ModelCounts, VariantRecord
-
-TRAINING = 3.0
-"""FLOPs of a training step, in forward passes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,13 +55,13 @@ class PlannedVariant:
         return str(self.identity["data_hash"])
 
     def training_flops(self, data: PreparedData) -> float:
-        """Return the FLOPs of training one run of the variant, from those of a target token in a forward pass."""
+        """Return the FLOPs of training one run of the variant, computed from the FLOPs of a target token."""
         epochs = self.record.steps / self.steps_per_epoch
         _, target_lengths = data.train_lengths
         mean_inputs = float(decoder_input_lengths(self.config, target_lengths).mean())
         inputs_per_target = max(1.0, mean_inputs)
         inputs = len(target_lengths) * inputs_per_target
-        return TRAINING * self.record.counts.flops_per_token * epochs * inputs
+        return STEP_COST * self.record.counts.flops_per_token * epochs * inputs
 
 
 class Epoch(NamedTuple):
@@ -82,7 +80,12 @@ class Costs:
         self._epochs: dict[tuple[object, ...], Epoch] = {}
 
     def counts(self, config: RunConfig) -> ModelCounts:
-        """Return the counts of a configuration's model; raises as `count_model` and `PreparedDataSets.of` do."""
+        """Return the counts of a configuration's model.
+
+        Raises:
+            HeadToHeadError: If the data cannot be read or are undefined for these options, the model cannot be built,
+                or a plugin fails or is faulty (see `count_model`).
+        """
         text = config.model_dump_json()
         if text not in self._counts:
             self._counts[text] = count_model(config, self.datasets.of(config))
@@ -96,7 +99,7 @@ class Costs:
 
         Raises:
             HeadToHeadError: If the data cannot be read or are undefined for these options, or a quirk returns no batch
-                of as many pairs. Errors in the code of a quirk are raised unchanged.
+                of as many pairs, or its code fails.
         """
         prepared = self.datasets.of(config)
         train = config.train
@@ -119,13 +122,13 @@ class Costs:
 def count_model(config: RunConfig, data: PreparedData) -> ModelCounts:
     """Return the parameters and FLOPs of a model, which is built and called for the mean lengths of its data.
 
-    This is the first time that the code of a plugin runs. With plugins that are not built in, the components are also
-    built for four members.
+    With plugins that are not built in, the components are also built for four members, so that their tensors are
+    checked.
 
     Raises:
-        HeadToHeadError: If the code of such a plugin raises an error, as `plugin_errors` describes; or if it has a
-            tensor that `require_members` refuses, or reads or changes what it must not. Errors of a model without such
-            plugins are raised unchanged.
+        HeadToHeadError: If the code of such a plugin raises any error, except of the disk and of limits of the machine;
+            or if it has a tensor without the dimension of members, changes what all variants share, or reads what it
+            does not declare. Errors of a model without such plugins are raised unchanged.
     """
     words = len(data.source_vocabulary), len(data.target_vocabulary)
     with plugin_errors(config), watched_entries([config]):
@@ -147,7 +150,7 @@ def cost_variants(
     d_ff_asked: Mapping[str, int],
     costs: Costs,
 ) -> list[PlannedVariant]:
-    """Return the variants with counts, steps, limits and pitfalls, in the same order.
+    """Return each variant with its record (counts, steps, limits, pitfalls), its identity and its plugins, in order.
 
     Args:
         loaded: The experiment file.
@@ -156,7 +159,9 @@ def cost_variants(
         costs: Counts models and epochs.
 
     Raises:
-        HeadToHeadError: If a model does not fit into the memory of this machine, or as `count_model` and `Costs.epoch`.
+        HeadToHeadError: If a model cannot be built or does not fit into memory, the data cannot be read or are
+            undefined for these options, an entry is not registered, a plugin fails or is faulty, or a file that an
+            entry declares to read is missing.
     """
     planned = []
     for variant in variants:
@@ -168,12 +173,13 @@ def cost_variants(
             slug=variant.slug,
             title=variant.title,
             axes=variant.axes,
+            phrases=variant.phrases,
             counts=costs.counts(config),
             d_ff=config.model.d_ff,
             d_ff_asked=d_ff_asked[variant.slug],
             match=variant.match,
             steps=steps,
-            evaluate_every=evaluation_interval(config.train, steps),
+            evaluate_every=evaluation_interval(config, prepared, steps, epoch.tokens / epoch.steps),
             decoding_limit=decoding_limit(config, prepared.longest_target),
             order_invariant=is_order_invariant(config),
             padding_hidden=padding_has_no_effect(config),

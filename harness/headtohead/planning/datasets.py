@@ -35,8 +35,9 @@ class PreparedDataSets:
         """Return the data of a configuration; they are prepared, and written to the cache, at the first call.
 
         Raises:
-            UndefinedError: If the dataset is undefined for these options, such as a split that it lacks; without a
-                location, because it is a reason to exclude a variant.
+            UndefinedError: If the options of the vocabulary do not fit the data or each other, such as
+                ``data.vocabulary.ids: printed`` for a dataset without printed vocabularies; without a location,
+                because it is a reason to exclude a variant. Whether the dataset has the split is not checked here.
             HeadToHeadError: If the data cannot be read, with the location of the data section.
         """
         section = config.data.model_dump_json()
@@ -51,14 +52,15 @@ class PreparedDataSets:
         return self.by_section[section]
 
     def incompatibility(self, config: RunConfig) -> str | None:
-        """Return why a configuration cannot run, or None: its fields, options of its dataset, or its lengths.
+        """Return why a configuration cannot run, or None.
 
-        Data are prepared only if the fields of the configuration show no reason.
+        Its fields are checked first, then the options of its dataset and the lengths of its sentences. Data are
+        prepared only if the fields show no reason.
 
         Raises:
             HeadToHeadError: If the data cannot be read, or a plugin is faulty.
         """
-        reason = find_incompatibility(config, {})
+        reason = find_incompatibility(config, longest={})  # lengths are unknown before preparation
         if reason is not None:
             return reason
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -15,11 +15,20 @@ from headtohead.config.builder import (
     named_parts,
     refuse_both,
 )
-from headtohead.config.labels import Scalar, label_at, scalar, slug_of, text, titles_of
+from headtohead.config.clauses import as_noun, change_clause, within
+from headtohead.config.labels import Scalar, label_at, scalar, slug_of, text
 from headtohead.config.loading import LoadedExperiment, refuse_many_runs
+from headtohead.config.phrases import axis_name, named_phrase
 from headtohead.config.source_location import SourceLocation, shown
 from headtohead.data.metrics import find_metric
-from headtohead.planning.between import END, START, changes_between, expand_between
+from headtohead.planning.axis_phrases import GivenNames, value_phrase
+from headtohead.planning.between import (
+    END,
+    START,
+    changes_between,
+    expand_between,
+    names_of_changes,
+)
 from headtohead.planning.contrasts import (
     Axis,
     Factorial,
@@ -30,6 +39,7 @@ from headtohead.planning.contrasts import (
 from headtohead.planning.datasets import PreparedDataSets
 from headtohead.planning.exclusions import Incompatibilities
 from headtohead.planning.metrics import reported_metrics
+from headtohead.planning.naming import Combination, clause_of, titles_of
 from headtohead.planning.variants import (
     DATA_AXIS,
     MATCH_AXIS,
@@ -57,6 +67,8 @@ class Design:
 
     ``start`` builds the baseline's configuration, ``labels`` holds the axis values by slug, including those of
     excluded combinations, and ``further_seeds`` are seeds that only some variants have besides ``seeds``, by slug.
+    ``axis_names`` has what people call the axes. With ``between``, ``difference_name`` is the name of the contrast of
+    the two configurations, and ``changes`` are the contrasts of single changes; without it, both are empty.
     """
 
     axes: tuple[str, ...]
@@ -68,6 +80,8 @@ class Design:
     factorials: tuple[Factorial, ...] = ()
     notes: tuple[str, ...] = ()
     labels: Mapping[str, Mapping[str, Scalar]] = field(default_factory=dict)
+    axis_names: Mapping[str, str] = field(default_factory=dict)
+    difference_name: str = ""
     changes: tuple[ContrastRecord, ...] = ()
     declared: tuple[ContrastRecord, ...] = ()
     further_seeds: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -93,26 +107,47 @@ class Design:
         """Return the contrasts to test: every variant against its baseline, axis values, interactions, declared ones.
 
         A baseline, and a variant whose baseline is excluded, have no contrast with a baseline. Between two
-        configurations, the contrasts are their difference, then every change added and taken.
+        configurations, the contrasts are their difference, then those of single changes that are not excluded.
         """
-        titles = {variant.slug: variant.title for variant in self.variants}
-        if self.changes:
-            name = f"{titles[END]} − {titles[START]}"
-            return [ContrastRecord.of_two(name, "variant", END, START), *self.changes]
+        if self.difference_name:
+            total = ContrastRecord.of_two(self.difference_name, "variant", END, START)
+            return [total, *self.changes]
+        by_slug = {variant.slug: variant for variant in self.variants}
+        averages = factor_contrasts(self.factorials, by_slug)
+        names_of_averages = {contrast.name for contrast in averages}
         plain = []
-        for slug, title in titles.items():
+        for slug, variant in by_slug.items():
             baseline = self.baseline_of(slug)
             if baseline is None or baseline == slug:
                 continue
-            baseline_title = "baseline" if baseline == self.baseline else titles[baseline]
-            name = f"{title} − {baseline_title}"
+            name = self._change_name(variant, by_slug[baseline], names_of_averages)
             plain.append(ContrastRecord.of_two(name, "variant", slug, baseline))
         return [
             *plain,
-            *factor_contrasts(self.factorials, titles),
-            *interaction_contrasts(self.factorials, titles),
+            *averages,
+            *interaction_contrasts(self.factorials, by_slug),
             *self.declared,
         ]
+
+    def _change_name(
+        self, variant: Variant, baseline: Variant, names_of_averages: Collection[str]
+    ) -> str:
+        """Return the clause for the change from a baseline, followed by the values that distinguish the contrast.
+
+        These are the value of the axis data or size, if another variant has another value of this axis; and, if an
+        average over settings has the same clause, the values of the other axes that do not change.
+        """
+        clause = clause_of(variant.combination, baseline.combination) or variant.title
+        group = comparison_group(variant.axes)
+        phrases = []
+        for axis, value in variant.axes.items():
+            if axis in group:
+                is_shown = any(other.axes.get(axis) != value for other in self.variants)
+            else:
+                is_shown = clause in names_of_averages and value == baseline.axes[axis]
+            if is_shown:
+                phrases.append(variant.phrases[axis])
+        return within(clause, ", ".join(dict.fromkeys(phrases)))
 
 
 class Block(NamedTuple):
@@ -136,7 +171,8 @@ def expand(loaded: LoadedExperiment, datasets: PreparedDataSets | None = None) -
             value, exclusion or declared contrast; for a block or section beside ``between`` that it excludes; for a
             baseline or a configuration of ``between`` that cannot run; for ``between`` with equal configurations or
             too many runs; for an unknown metric; and if the primary metric requires translations that the baseline, or
-            with ``between`` any variant, does not have. Also if the data cannot be read, or a plugin is faulty.
+            with ``between`` any variant, does not have; for an axis or a value in ``names`` that the design lacks.
+            Also if the data cannot be read, or a plugin is faulty.
     """
     blocks = []
     for number, content in enumerate(loaded.file.design):
@@ -185,7 +221,7 @@ def _with_translation_notes(design: Design, loaded: LoadedExperiment) -> Design:
     without_score = [
         variant.slug for variant in design.variants if variant.config.evaluate.decode == "none"
     ]
-    if without_score and (design.changes or design.baseline in without_score):
+    if without_score and (design.difference_name or design.baseline in without_score):
         raise loaded.location("metrics", "primary").error(
             f"'{primary}' requires translations, but variant '{without_score[0]}' has evaluate.decode: none; use "
             "test/token_accuracy, or another evaluate.decode"
@@ -276,7 +312,8 @@ class Axes:
 
         Raises:
             HeadToHeadError: If the baseline is excluded or cannot run, an axis is a field of a role that no model has,
-                an exclusion or a declared contrast is invalid, the data cannot be read, or a plugin is faulty.
+                ``names`` has an axis or a value that the design lacks, an exclusion or a declared contrast is invalid,
+                the data cannot be read, or a plugin is faulty.
         """
         self.axes += self.sizes[0]
         self._refuse_absent_roles()
@@ -284,10 +321,13 @@ class Axes:
         for key, cell in self.cells.items():
             labels[key] = {axis: self._label(axis, cell) for axis in self.axes}
         slugs = _unique_slugs(labels)
-        titles = titles_of([*labels.values()], (DATA_AXIS, SIZE_AXIS))
+        phrases = self._phrases(labels)
+        titles = titles_of(
+            [Combination(labels[key], phrases[key]) for key in self.cells], (DATA_AXIS, SIZE_AXIS)
+        )
         combinations = []
         for (key, cell), title in zip(self.cells.items(), titles, strict=True):
-            variant = Variant(slugs[key], title, labels[key], cell.config, cell.match)
+            variant = Variant(slugs[key], title, labels[key], cell.config, cell.match, phrases[key])
             combinations.append(variant)
         baseline = combinations[0].slug
         location = self.loaded.location("baseline" if self.loaded.file.baseline else "base")
@@ -295,10 +335,13 @@ class Axes:
         incompatibilities = Incompatibilities(self.loaded, self.start, self.axes, datasets)
         variants, excluded = incompatibilities.split(combinations, required)
         labels_of_slug = {slugs[key]: axes for key, axes in labels.items()}
+        phrases_of_slug = {slugs[key]: by_axis for key, by_axis in phrases.items()}
         factorials = []
         for product in self.products:
             cells = {indices: slugs[key] for indices, key in product.keys.items()}
-            factorials.append(Factorial(product.axes, cells, labels_of_slug, baseline))
+            factorials.append(
+                Factorial(product.axes, cells, labels_of_slug, baseline, phrases_of_slug)
+            )
         return Design(
             axes=tuple(self.axes),
             variants=tuple(variants),
@@ -309,6 +352,7 @@ class Axes:
             factorials=tuple(factorials),
             notes=(*self.notes, *incompatibilities.notes()),
             labels=labels_of_slug,
+            axis_names={axis: axis_name(axis.split(".")) for axis in self.axes},
             declared=declared_contrasts(
                 self.loaded, variants, excluded, baseline, incompatibilities.condition
             ),
@@ -337,7 +381,8 @@ class Axes:
         Later ones override earlier ones. ``recipe`` is its name, or a mapping of ``name`` and fields; None has none.
 
         Raises:
-            HeadToHeadError: If a name or a field is unknown, or a field is given twice.
+            HeadToHeadError: If a name or a field is unknown, a field is given twice, or a component or a section has a
+                value of a wrong kind.
         """
         builder = ConfigBuilder(self.loaded.location("base"))
         recipe_fields: Mapping[str, Any] = {}
@@ -355,7 +400,10 @@ class Axes:
         return builder
 
     def add_block(self, kind: str, content: Mapping[str, Any], location: SourceLocation) -> None:
-        """Add the combinations of a block; the axes of a ``zip`` inside it change together.
+        """Add the combinations of a block, each with every size; the axes of a ``zip`` inside it change together.
+
+        ``product`` adds each combination of the values of all axes, ``one_at_a_time`` the baseline with each single
+        value.
 
         Args:
             kind: ``product``, ``one_at_a_time`` or ``zip``; a ``zip`` is a product with one axis.
@@ -363,8 +411,10 @@ class Axes:
             location: Location of the content in the file.
 
         Raises:
-            HeadToHeadError: If the content is no mapping of axes, an axis or a value is invalid, an axis occurs twice
-                or sets a field of another one, or a combination has an unknown field or a wrong type.
+            HeadToHeadError: If an axis is unknown, occurs twice, has a field that ``sizes`` set or, in a product, a
+                field of another axis; if the values of an axis are no list, an empty one or contain one twice; if a
+                ``zip`` is no mapping, or has lists of different lengths; or if a combination has an unknown name or
+                field, or a wrong type.
         """
         if kind == ZIP:
             block_location = SourceLocation(location.source, location.path[:-1])
@@ -397,7 +447,7 @@ class Axes:
             choices: The values of each axis, in the same order.
 
         Raises:
-            HeadToHeadError: If a combination has an unknown field or a wrong type.
+            HeadToHeadError: If a combination has an unknown name or field, or a wrong type.
         """
         if self.sizes[0]:
             choices = [*choices, self.sizes]
@@ -413,15 +463,17 @@ class Axes:
     def choices(self, axes: Any, location: SourceLocation) -> list[Values]:
         """Return the values of an axis, or of axes that change together: one mapping for each index of their lists.
 
-        New axes are added to those of the design, also if an error follows.
+        The values are not validated here, but when `_add` builds a combination. New axes are added to those of the
+        design, also if an error follows.
 
         Args:
             axes: The list of values of each axis, as written in the file.
             location: Location of ``axes`` in the file.
 
         Raises:
-            HeadToHeadError: If ``axes`` is no mapping or empty, an axis or a value is invalid, ``sizes`` set the field
-                of an axis, the lists have different lengths, or a value occurs twice.
+            HeadToHeadError: If ``axes`` is no mapping or empty; if an axis is unknown or given twice, its values are no
+                list or an empty one, or ``sizes`` set its field; if the lists have different lengths; or if two indices
+                have equal values of all axes.
         """
         self._add_axes(axes, location)
         lengths = {axis: len(values) for axis, values in axes.items()}
@@ -429,7 +481,7 @@ class Axes:
             counts = ", ".join(f"{axis} has {length}" for axis, length in lengths.items())
             raise location.error(f"zip requires lists of equal length; {counts}")
         rows: list[dict[str, Any]] = []
-        choices: list[Values] = []
+        located_rows: list[Values] = []
         for number, values in enumerate(zip(*axes.values(), strict=True)):
             row = dict(zip(axes, values, strict=True))
             if row in rows:
@@ -438,18 +490,18 @@ class Axes:
                     f"axis '{', '.join(axes)}' lists this value twice; remove one"
                 )
             rows.append(row)
-            choice = {}
+            located_row = {}
             for axis, value in row.items():
-                choice[axis] = Written(value, location.child(axis, number))
-            choices.append(choice)
-        return choices
+                located_row[axis] = Written(value, location.child(axis, number))
+            located_rows.append(located_row)
+        return located_rows
 
     def _add_axes(self, axes: Any, location: SourceLocation) -> None:
-        """Check axes with their lists of values, and add new ones to the axes of the design.
+        """Check axes, but not the values in their lists, and add new ones to the axes of the design.
 
         Raises:
-            HeadToHeadError: If ``axes`` is no mapping or empty, an axis is invalid or given twice, or ``sizes`` set the
-                field of an axis. Axes before an invalid one are added.
+            HeadToHeadError: If ``axes`` is no mapping or empty, an axis is unknown or given twice, its values are no
+                list or an empty list, or ``sizes`` set its field. Axes before an invalid one are added.
         """
         if not isinstance(axes, Mapping) or not axes:
             raise location.error(
@@ -469,43 +521,83 @@ class Axes:
     def _assign_sizes(self) -> None:
         """Check the fields of ``sizes``, and set those of the first size in ``start``.
 
-        Without ``sizes``, the single entry of `_sizes` has no values, and nothing happens. The value of a field is
+        Without ``sizes``, the single entry of `_sizes` has no values, and nothing happens. Values of plain fields are
         validated when a combination is built.
 
         Raises:
-            HeadToHeadError: If a size is empty, two sizes set different fields or are equal, or a field is no valid
-                axis.
+            HeadToHeadError: If a size is empty, two sizes set different fields or are equal, or a field is no field of
+                a configuration; or if the first size names an unknown component, or has a component or a section of a
+                wrong kind.
         """
         if not self.sizes[0]:
             return
-        sizes = [values[SIZE_AXIS].value for values in self.sizes]
-        first = sizes[0]
-        for values in self.sizes:
-            size, location = values[SIZE_AXIS]
-            if not size:
+        sizes = [values[SIZE_AXIS] for values in self.sizes]
+        contents = [size.value for size in sizes]
+        first = contents[0]
+        for content, location in sizes:
+            if not content:
                 raise location.error("this size sets no field; add one, or remove the size")
-            if size.keys() != first.keys():
+            if content.keys() != first.keys():
                 raise location.error(
                     f"every size sets the same fields; the first one sets {', '.join(first)}"
                 )
-            if sizes.count(size) > 1:
+            if contents.count(content) > 1:
                 raise location.error("this size is listed twice; remove one")
-            for name, value in size.items():
+            for name, value in content.items():
                 check_axis(name, [value], location.child(name))
-        location = self.sizes[0][SIZE_AXIS].location
+        first_location = sizes[0].location
         for name, value in first.items():
-            self.start.assign(tuple(name.split(".")), value, location.child(name))
+            self.start.assign(tuple(name.split(".")), value, first_location.child(name))
 
     def _size_label(self, size: Mapping[str, Any]) -> str:
-        """Return the first fields of a size with their values, as many as tell all sizes apart."""
+        """Return the fields of a size that tell sizes apart, with their values."""
+        parts = []
+        for path, value in self._distinguishing_fields(size).items():
+            parts.append(f"{path.rpartition('.')[2]} {text(scalar(value))}")
+        return ", ".join(parts)
+
+    def _distinguishing_fields(self, size: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the first fields of a size, as many as tell all sizes apart."""
         sizes = [[*values[SIZE_AXIS].value.values()] for values in self.sizes]
         number = 1
         while number < len(size) and len({str(values[:number]) for values in sizes}) < len(sizes):
             number += 1
-        parts = []
-        for path, value in [*size.items()][:number]:
-            parts.append(f"{path.rpartition('.')[2]} {text(scalar(value))}")
-        return ", ".join(parts)
+        return dict([*size.items()][:number])
+
+    def _phrases(self, labels: Mapping[str, Mapping[str, Scalar]]) -> dict[str, dict[str, str]]:
+        """Return the phrases of the axis values of each combination by its key.
+
+        Args:
+            labels: The labels of the axis values of each combination.
+
+        Raises:
+            HeadToHeadError: If a name of the file is that of no axis, or of no value.
+        """
+        given = GivenNames(self.loaded)
+        given.check({axis: [axes[axis] for axes in labels.values()] for axis in self.axes})
+        phrases: dict[str, dict[str, str]] = {key: {} for key in labels}
+        for axis in self.axes:
+            by_label: dict[str, str] = {}
+            for key, cell in self.cells.items():
+                label = labels[key][axis]
+                if text(label) not in by_label:
+                    by_label[text(label)] = self._value_phrase(axis, label, cell)
+            names = given.distinct_phrases(axis, by_label)
+            for key, axes in labels.items():
+                phrases[key][axis] = names[text(axes[axis])]
+        return phrases
+
+    def _value_phrase(self, axis: str, label: Scalar, cell: _Cell) -> str:
+        """Return what people call the value of a combination on an axis."""
+        written = cell.written.get(axis)
+        if axis == RECIPE_AXIS:
+            written = written or self.recipe
+        if axis == DATA_AXIS and written is None:
+            written = self.baseline.written.get(axis)
+        value = written.value if written else None
+        if axis == SIZE_AXIS and isinstance(value, Mapping):
+            value = self._distinguishing_fields(value)
+        return value_phrase(axis, label, value, cell.config)
 
     def _add(self, values: Values) -> str:
         """Add a combination and return its key.
@@ -539,7 +631,8 @@ class Axes:
         their fields.
 
         Raises:
-            HeadToHeadError: If a name, a field or a match is unknown.
+            HeadToHeadError: If a name, a field or a match is unknown, a field is given twice, or a component or a
+                section has a value of a wrong kind.
         """
         builder = self.start.copy()
         if RECIPE_AXIS in values:
@@ -605,7 +698,8 @@ def _expand_between(
     Raises:
         HeadToHeadError: If the configurations are equal, or one of them is invalid, excluded or cannot run; if a group
             of fields is invalid; if ``match`` widens ``model.d_ff`` although it is a change; if there are too many
-            runs; if the data cannot be read, or a plugin is faulty.
+            runs; if ``names`` has a change or a value that the design lacks; if the data cannot be read, or a plugin is
+            faulty.
     """
     file = loaded.file
     start = _end_builder(loaded, block.start, location.child(START))
@@ -613,7 +707,7 @@ def _expand_between(
     start.build_consistent()
     end.build_consistent()
     match = file.match
-    changes = changes_between(start, end, match, block.groups, location.child("groups"))
+    changes = changes_between(start, end, block.groups, location.child("groups"))
     if not changes:
         raise location.error(
             "both configurations are the same after base is merged over them; remove the fields that should differ "
@@ -624,10 +718,9 @@ def _expand_between(
         raise loaded.location("match").error(
             f"'{match}' widens model.d_ff, which is a change here; set match: none"
         )
-    names = _end_name(block.start, "start"), _end_name(block.end, "end")
-    if names[0] == names[1]:
-        names = f"{names[0]} (from)", f"{names[1]} (to)"
-    points, contrasts = expand_between(start, end, names, changes, match)
+    given = GivenNames(loaded, (START, END))
+    names = _end_names(block, given)
+    points, contrasts = expand_between(start, end, names, changes, match, given)
     axes = tuple(changes)
     incompatibilities = Incompatibilities(loaded, start, axes, datasets)
     required = {
@@ -647,6 +740,8 @@ def _expand_between(
         seeds=loaded.seeds,
         start=start,
         notes=incompatibilities.notes(),
+        axis_names=names_of_changes(changes, block.groups),
+        difference_name=ALL_CHANGES if names == UNNAMED else change_clause(names[1], names[0]),
         changes=tuple(run_contrasts),
     )
 
@@ -688,9 +783,30 @@ def _end_builder(
     return builder
 
 
-def _end_name(written: Mapping[str, Any], otherwise: str) -> str:
-    """Return the display name of a configuration: its recipe, and ", changed" if it also sets fields."""
-    if "recipe" not in written:
-        return otherwise
-    recipe = str(written["recipe"])
-    return f"{recipe}, changed" if len(written) > 1 else recipe
+UNNAMED = ("the first configuration", "the second configuration")
+"""The names of two configurations without a recipe, or with the same one, that the file does not name."""
+
+ALL_CHANGES = "all changes"
+"""The name of the contrast between two such configurations."""
+
+CHANGED = "{recipe} with changes"
+
+
+def _end_names(block: BetweenDesign, given: GivenNames) -> tuple[str, str]:
+    """Return the names of both configurations: those of the file, else of their recipes, else `UNNAMED`.
+
+    A recipe with further fields has the name `CHANGED`. If both names are equal, both are replaced by `UNNAMED`.
+
+    Raises:
+        HeadToHeadError: If a recipe is not registered.
+    """
+    names = []
+    written_at = {START: block.start, END: block.end}
+    for (key, written), unnamed in zip(written_at.items(), UNNAMED, strict=True):
+        name = given.configuration_names.get(key, unnamed)
+        if name == unnamed and "recipe" in written:
+            recipe = as_noun(named_phrase("recipe", str(written["recipe"]), {}))
+            name = CHANGED.format(recipe=recipe) if len(written) > 1 else recipe
+        names.append(name)
+    first, second = names
+    return UNNAMED if first == second else (first, second)

@@ -19,13 +19,13 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
-from headtohead.config.labels import listed
+from headtohead.config.labels import joined
 from headtohead.model.quirks import key_sides
 from headtohead.planning.compatibility import longest_sequences
 from headtohead.planning.costs import PlannedVariant
 from headtohead.planning.datasets import PreparedDataSets
 from headtohead.planning.lengths import decoding_limit
-from headtohead.plugins.registry import find_masking
+from headtohead.plugins.registry import calling, construct, find_masking
 from headtohead.schema.run_config import EntryConfig, RunConfig
 
 MAX_LENGTH = 768
@@ -50,23 +50,25 @@ class MaskEffect(NamedTuple):
     attends_to_padding: bool
 
 
-def mark_equal_variants(
+def mark_equal_masks(
     variants: Sequence[PlannedVariant], baseline: str, datasets: PreparedDataSets
 ) -> tuple[PlannedVariant, ...]:
-    """Return the variants; the record of each that equals an earlier one has ``equal_to`` and ``equal_reason``.
+    """Mark each variant that equals an earlier one but for masks with the same effect (see `variants_equal_by_mask`).
 
-    The baseline counts as the first variant. The variants keep their order, and the arguments are not changed.
+    The returned record of such a variant has ``equal_to`` and ``equal_reason``. The baseline counts as the first
+    variant. The variants keep their order, and the arguments are not changed.
 
     Raises:
-        HeadToHeadError: If a masking scheme is not registered or raises one.
+        HeadToHeadError: If a masking scheme is not registered, the data cannot be read, or a masking scheme or a quirk
+            is a plugin and fails.
     """
-    longest = {"source": 1, "target": 1}
+    longest = {"source": 1, "target": 1}  # masks are compared at all lengths up to these
     for variant in variants:
         for side, tokens in _longest(variant.config, datasets).items():
             longest[side] = max(longest[side], tokens)
     configs = {variant.slug: variant.config for variant in variants}
     identities = {variant.slug: variant.identity for variant in variants}
-    equality_of = equal_variants(configs, baseline, identities, longest)
+    equality_of = variants_equal_by_mask(configs, baseline, identities, longest)
     marked = []
     for variant in variants:
         equality = equality_of.get(variant.slug)
@@ -87,7 +89,7 @@ def _longest(config: RunConfig, datasets: PreparedDataSets) -> dict[str, int]:
     return {"source": longest["source"], "target": max(longest["target"], decoded)}
 
 
-def equal_variants(
+def variants_equal_by_mask(
     configs: Mapping[str, RunConfig],
     first: str,
     identities: Mapping[str, Mapping[str, Any]],
@@ -95,23 +97,23 @@ def equal_variants(
 ) -> dict[str, Equality]:
     """Return, by slug, the variants that are equal to an earlier variant; variants without an equal one are absent.
 
-    Only variants that agree in everything but masking can be equal.
+    Only variants that agree in everything but masking can be equal. The order is ``first``, then that of ``configs``.
 
     Args:
         configs: The configuration of each variant after matching, by slug.
-        first: Slug of the variant that is considered first, usually the baseline.
+        first: Slug of the variant that is considered first, usually the baseline; one of ``configs``.
         identities: The result of `run_identity` for each variant, by slug.
         longest: Maximum sequence length of training and decoding in tokens, by side, source and target.
 
     Raises:
-        HeadToHeadError: If a masking scheme is not registered.
+        HeadToHeadError: If a masking scheme is not registered, or it is a plugin and fails.
     """
     masks = _Masks(longest)
     equality_of: dict[str, Equality] = {}
     # The slugs of variants that are not equal to an earlier one, by their identity without masking.
     distinct_by_rest: dict[str, list[str]] = {}
-    first_to_last = sorted(configs, key=lambda slug: slug != first)
-    for slug in first_to_last:
+    others = [slug for slug in configs if slug != first]
+    for slug in (first, *others):
         rest = dict(identities[slug]["config"])
         rest.pop("masking", None)
         key = json.dumps([rest, identities[slug]["data_hash"]], sort_keys=True)
@@ -136,7 +138,8 @@ class _Masks:
     def equality(self, config: RunConfig, earlier: RunConfig) -> str | None:
         """Return why two variants that differ at most in masking are equal, or None if they are not known to be.
 
-        None also if sequences are longer than ``MAX_LENGTH``, or a role's masking varies by layer.
+        Variants with the same maskings are equal. Different maskings are not compared, and the result is None, if
+        sequences are longer than ``MAX_LENGTH``, or the masking of a role varies by layer.
 
         Args:
             config: The configuration of a variant.
@@ -169,7 +172,7 @@ class _Masks:
             f"masking.{role} '{entry_of[role].name}' and '{earlier_entry_of[role].name}'"
             for role in differing
         ]
-        return EQUAL.format(entries=listed(parts), longest=longest)
+        return EQUAL.format(entries=joined(parts), longest=longest)
 
     def _attend_to_padding(
         self, roles: Sequence[str], side: str, entry_of: Mapping[str, EntryConfig]
@@ -189,13 +192,13 @@ class _Masks:
             entry: The scheme with its options, as JSON.
 
         Raises:
-            HeadToHeadError: If the scheme is not registered.
+            HeadToHeadError: If the scheme is not registered, or it is a plugin and fails.
         """
         import torch
 
         chosen = json.loads(entry)
         masking = find_masking(chosen["name"])
-        scheme = masking(masking.Options.model_validate(chosen["options"]))
+        scheme = construct(masking, masking.Options.model_validate(chosen["options"]))
         row = torch.arange(self.longest["source" if role == "encoder" else "target"])
         column = torch.arange(self.longest[side])
         # Queries of another side than the keys have a length of their own.
@@ -205,7 +208,8 @@ class _Masks:
         for start in range(1, len(column) + 1, _LENGTHS_PER_CHUNK):
             lengths = torch.arange(start, min(start + _LENGTHS_PER_CHUNK, len(column) + 1))
             shape = (len(lengths), len(row), len(column))  # length, query, key
-            mask = scheme.mask(role, row, column, lengths)
+            with calling(masking):
+                mask = scheme.mask(role, row, column, lengths)
             if mask is None:
                 mask = torch.ones(shape, dtype=torch.bool)
             query_lengths = torch.full_like(lengths, len(row)) if has_own_lengths else lengths

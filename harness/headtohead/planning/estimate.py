@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from headtohead.planning.plan import Plan
 from headtohead.plugins.launcher import cpu_cores
+from headtohead.storage.progress import duration
 
 MAX_FLOPS_PER_CORE = 50e9
 """FLOPs per second and core in float32, evaluation included, that models of width 128 and more reached.
@@ -37,10 +38,11 @@ class Speed:
 
 
 def estimate_time(plan: Plan) -> Estimate:
-    """Return the estimated time of the remaining runs of a plan, and of its sweep if that is not finished.
+    """Return the estimated time of the remaining runs of a plan and, with ``tune``, of those of its sweep.
 
     The speed is measured from the plan's finished runs; without any, it is a rough number for this machine's cores,
-    also if it has a GPU. The time of runs that are running now is left out.
+    also if it has a GPU. The sweep has a speed of its own, from its own finished runs. Runs that failed, or that are
+    running now, are not remaining (`Plan.remaining`).
     """
     flops = {}
     for slug, variant in plan.by_slug.items():
@@ -51,13 +53,22 @@ def estimate_time(plan: Plan) -> Estimate:
     most_seconds = seconds
     if plan.looks is not None:
         later_seeds = plan.looks.seeds[-1] - len(plan.design.seeds)
-        trained = [variant.slug for variant in plan.variants if variant.record.equal_to is None]
-        most_seconds += later_seeds * sum(seconds_by_variant[slug] for slug in trained)
+        with_runs = [variant.slug for variant in plan.variants if variant.record.equal_to is None]
+        most_seconds += later_seeds * sum(seconds_by_variant[slug] for slug in with_runs)
     if plan.tuning is None or not plan.tuning.plan.remaining:
         return Estimate(seconds, speed.basis, most_seconds)
     sweep = estimate_time(plan.tuning.plan).seconds
     basis = f"{speed.basis}, with the tuning runs"
     return Estimate(seconds + sweep, basis, most_seconds + sweep)
+
+
+def time_line(plan: Plan) -> str:
+    """Return the estimated time of the remaining runs, and of all looks if further ones are possible, as a line."""
+    estimate = estimate_time(plan)
+    line = f"time: {duration(estimate.seconds)}"
+    if estimate.most_seconds > estimate.seconds:
+        line += f" for this look, {duration(estimate.most_seconds)} for all looks"
+    return f"{line} ({estimate.basis})"
 
 
 def _measured_speed(plan: Plan, flops: Mapping[str, float]) -> Speed | None:

@@ -102,6 +102,7 @@ class Incompatibilities:
                 slug=variant.slug,
                 title=variant.title,
                 axes=variant.axes,
+                phrases=variant.phrases,
                 reason=reason,
                 source="incompatible" if exclusion is None else "exclude",
             )
@@ -144,7 +145,7 @@ class Incompatibilities:
         A name of an entry or of a dataset holds with any options. A mapping with ``name`` holds with exactly its
         options and the defaults of the others. Every other mapping (of roles, of options without ``name``, of a
         section or of ``data``) is merged into the starting configuration and holds for the whole result: what it leaves
-        out must be equal there too.
+        out must be equal there too. Any other value, such as a number, must be equal to that of the combination.
 
         Args:
             when: A value by axis; other components and fields of a configuration are permitted too.
@@ -167,7 +168,7 @@ class Incompatibilities:
         return lambda variant: all(holds(variant) for holds in conditions)
 
     def _with_values(self, when: Mapping[str, Any], location: SourceLocation) -> RunConfig:
-        """Return the starting configuration with the values of a condition, without those of ``match`` and ``data``.
+        """Return the starting configuration with the values of a condition, except ``match`` and ``data``.
 
         Raises:
             HeadToHeadError: If an axis is neither of the design nor a field of a configuration, or a value is invalid.
@@ -187,6 +188,9 @@ class Incompatibilities:
         self, axis: str, value: Any, config: RunConfig, location: SourceLocation
     ) -> Condition:
         """Return a predicate that holds for the variants with an axis value.
+
+        The name of an entry or of a dataset holds with any options. A text of ``model.d_ff`` such as ``4x`` is a
+        multiple of each variant's own width. Any other value must be equal to the resolved one.
 
         Args:
             axis: The axis.

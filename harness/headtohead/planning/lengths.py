@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -25,20 +26,23 @@ LONG_REFERENCES = (
     "set evaluate.max_length: {enough}"
 )
 MIXED_BUCKET = (
-    "the longest training source has {length} tokens, which is inside a bucket of evaluate.buckets: "
-    "add a bound at {length} to separate lengths that were trained on from longer ones"
+    "the longest training example has {length} tokens, and a bucket of evaluate.buckets has test examples of {shorter} "
+    "to {longer}: add a bound at {length} to separate lengths that were trained on from longer ones"
 )
 
 
 def decoding_limit(config: RunConfig, longest_target: int) -> int:
     """Return the maximum number of tokens that autoregressive decoding generates.
 
-    It is ``evaluate.max_length`` or, by default, 1.5 times the number of labels of the longest
-    training target, at least 4.
+    It is ``evaluate.max_length`` or, by default, 1.5 times the number of labels of the longest training target,
+    rounded down, and at least 4.
 
     Args:
         config: A resolved configuration.
         longest_target: Tokens of the longest training target, boundary tokens included.
+
+    Raises:
+        HeadToHeadError: If a quirk is not registered, or its code fails.
     """
     labels = int(decoder_input_lengths(config, np.array([longest_target]))[0])
     return config.evaluate.max_length or max(4, labels * 3 // 2)
@@ -47,47 +51,78 @@ def decoding_limit(config: RunConfig, longest_target: int) -> int:
 def length_notes(config: RunConfig, data: PreparedData) -> list[str]:
     """Return notes on test sentences that are too long for the decoding limit or the buckets; empty without any.
 
-    - References that, with their end, exceed `decoding_limit`: no output matches them. Checked for greedy decoding of
-      words without a vocabulary file only. The shortest reference of a sentence counts.
-    - With ``data.split: length``, a longest training source that is not a bound of ``evaluate.buckets``, if a test
-      source is longer. Its bucket can mix lengths of training with longer ones; whether a test source is in it is not
-      checked.
+    There is at most one note of each kind: that of `_long_references`, then that of `_mixed_bucket`.
 
     Args:
         config: A resolved configuration.
         data: Its data, with the splits ``train`` and ``test``; every test sentence has a reference.
+
+    Raises:
+        HeadToHeadError: If a quirk is not registered, or its code fails.
     """
-    notes = []
+    notes = [_long_references(config, data), _mixed_bucket(config, data)]
+    return [note for note in notes if note is not None]
+
+
+def _long_references(config: RunConfig, data: PreparedData) -> str | None:
+    """Return a note on the references that, with their end, exceed `decoding_limit`, or None if there are none.
+
+    No output matches such a reference. Of a sentence with several references, only the shortest counts. Also None
+    unless decoding is greedy and tokens are words without a vocabulary file.
+    """
     decodes_words = config.data.tokens == "word" and config.data.vocabulary.file is None
-    if config.evaluate.decode == "greedy" and decodes_words:
-        limit = decoding_limit(config, data.longest_target)
-        shortest = []
-        for texts in data.splits["test"].references:
-            shortest.append(min(len(text.split()) for text in texts))
-        longer = sum(length >= limit for length in shortest)
-        if longer:
-            notes.append(
-                LONG_REFERENCES.format(
-                    number=longer, all=len(shortest), limit=limit, enough=max(shortest) + 1
-                )
-            )
-    if config.data.split == "length":
-        longest = _longest_source(data, data.splits["train"])
-        has_longer = _longest_source(data, data.splits["test"]) > longest
-        if has_longer and longest not in config.evaluate.buckets:
-            notes.append(MIXED_BUCKET.format(length=longest))
-    return notes
+    if config.evaluate.decode != "greedy" or not decodes_words:
+        return None
+    limit = decoding_limit(config, data.longest_target)
+    lengths = []
+    for references in data.splits["test"].references:
+        lengths.append(min(len(text.split()) for text in references))
+    number = sum(length + 1 > limit for length in lengths)  # the end is one more
+    if number == 0:
+        return None
+    enough = max(lengths) + 1
+    return LONG_REFERENCES.format(number=number, all=len(lengths), limit=limit, enough=enough)
 
 
-def _longest_source(data: PreparedData, split: Split) -> int:
-    """Return the number of words of the longest source of a split."""
-    return max(data.source_vocabulary.count_words(ids) for ids in split.measured)
+def _mixed_bucket(config: RunConfig, data: PreparedData) -> str | None:
+    """Return a note if a bucket mixes lengths that occur in training with longer ones, or None.
+
+    It is the bucket of ``evaluate.buckets`` of the longest training example. The note is returned if this bucket has
+    scored test examples that are longer than every training example, and others. Also None without ``data.split:
+    length``.
+    """
+    if config.data.split != "length":
+        return None
+    train = data.splits["train"]
+    test = data.splits["test"]
+    bounds = config.evaluate.buckets
+    longest_trained = max(_lengths(data, train, range(len(train))))
+    bucket = bisect_left(bounds, longest_trained)
+    lengths = []
+    for length in _lengths(data, test, test.distinct_sources(config.evaluate.test_limit)):
+        if bisect_left(bounds, length) == bucket:
+            lengths.append(length)
+    if not lengths:
+        return None
+    shortest = min(lengths)
+    longest = max(lengths)
+    if shortest > longest_trained or longest <= longest_trained:
+        return None
+    return MIXED_BUCKET.format(length=longest_trained, shorter=shortest, longer=longest)
+
+
+def _lengths(data: PreparedData, split: Split, rows: Iterable[int]) -> list[int]:
+    """Return the number of tokens of examples without boundary tokens, as the buckets of the results count them."""
+    measured = split.measured
+    return [data.source_vocabulary.count_words(measured[row]) for row in rows]
 
 
 def choose_probes(
     configured: Sequence[str | Probe] | None, data: PreparedData
 ) -> tuple[ProbeSentence, ...]:
-    """Return the probe sentences of an experiment: the configured ones or, by default, up to two test sentences.
+    """Return the probe sentences of an experiment: the configured sentences or, by default, up to two test sentences.
+
+    The sentences are not checked: a probe that a run cannot encode is left out later, by the scheduler.
 
     Args:
         configured: The file's ``probes``; a text is a source. None means the default, an empty list no probes.
@@ -108,10 +143,10 @@ def choose_probes(
 
 
 def _default_probes(data: PreparedData) -> list[ProbeSentence]:
-    """Return the test sentences whose source lengths are the `QUANTILES`; one if both are the same sentence.
+    """Return the test sentences whose source lengths are the `QUANTILES`; a single sentence if both are the same.
 
-    Without sources, the probes are the beginnings of targets, of at most ``PROBE_TOKENS`` tokens. An empty test set is
-    an `IndexError`; prepared data have none.
+    Without sources, the probes are the beginnings of two targets, of at most ``PROBE_TOKENS`` tokens, and of at most
+    those that a model predicts of a training block. An empty test set is an `IndexError`; prepared data have none.
     """
     test = data.splits["test"]
     order = sorted(range(len(test)), key=lambda row: (len(test.source[row]), test.source_text[row]))

@@ -52,7 +52,10 @@ def look_up_runs(
     seeds_of: Callable[[str], Sequence[int]],
     existing: ExistingRuns | None,
 ) -> tuple[list[PlannedRun], list[FinishedRun]]:
-    """Return the runs of all variants that train, and those of them that are DONE.
+    """Return the runs of all variants that train, by variant and then by seed, and those of them that are DONE.
+
+    A run without a directory is ``MISSING``. So is a run that only another experiment has finished, if plugins have
+    changed since.
 
     Args:
         experiment: Name of the experiment.
@@ -61,7 +64,8 @@ def look_up_runs(
         existing: Run directories; None ignores all, so that every run is ``MISSING``.
 
     Raises:
-        HeadToHeadError: If a run directory is damaged, or has the hash of a run and another configuration.
+        HeadToHeadError: If the directory of a run is damaged or a symbolic link, or has the hash of a run and another
+            configuration.
     """
     runs: list[PlannedRun] = []
     finished: list[FinishedRun] = []

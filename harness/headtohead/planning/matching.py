@@ -40,8 +40,9 @@ def match_variants(
 ) -> tuple[tuple[Variant, ...], list[str]]:
     """Return the variants, ``d_ff`` widened so that those with the same ``match`` have about the largest count.
 
-    Only variants of the same data and size are matched. A count that is not reached within 1 %, such as by the maximum
-    of ``d_ff``, is a note and no error. ``d_ff`` is never reduced.
+    Only variants of the same data and size are matched with each other; variants with ``match: none`` are unchanged. A
+    count that is not reached within 1 %, such as by the maximum of ``d_ff``, is a note and no error. ``d_ff`` is never
+    reduced.
 
     Args:
         loaded: The experiment file, for the location of an error.
@@ -50,10 +51,11 @@ def match_variants(
         costs: Counts models.
 
     Returns:
-        The variants, those that are compared with each other side by side, and notes on the result.
+        The variants, one data set and size after the other, and notes on the result.
 
     Raises:
-        HeadToHeadError: If ``model.d_ff`` is an axis of the design, too, or as `count_model`.
+        HeadToHeadError: If a variant has a ``match`` and ``model.d_ff`` is an axis of the design; if a model cannot be
+            built, or a plugin fails.
     """
     for variant in variants:
         if variant.match != "none" and "model.d_ff" in axes:
@@ -76,8 +78,11 @@ def match_variants(
 def _match_group(variants: Sequence[Variant], costs: Costs) -> tuple[list[Variant], list[str]]:
     """Return the variants of one data set and size in their order, widened, and notes on the result.
 
-    Variants with ``match: none`` are returned unchanged. There is a note for each variant whose count is not reached,
-    and one for each kind of match that widened a variant.
+    Variants with ``match: none`` are returned unchanged. There is a note for each variant whose count differs from the
+    target by more than `TOLERANCE`, then a note for each kind of match that widened a variant.
+
+    Raises:
+        HeadToHeadError: If a model cannot be built, or a plugin fails.
     """
     targets = _targets(variants, costs)
     matched: list[Variant] = []
@@ -131,9 +136,13 @@ def _targets(variants: Sequence[Variant], costs: Costs) -> dict[Match, Target]:
 
 
 def _widened(config: RunConfig, match: Match, target: float, costs: Costs) -> RunConfig:
-    """Return a configuration with the ``d_ff`` at which its count is nearest to the target, and no smaller one.
+    """Return a configuration with the ``d_ff`` at which its count is nearest to the target; ``d_ff`` is never reduced.
 
-    It is at most ``MAX_D_FF``. If the count does not depend on ``d_ff``, the configuration is returned as it is.
+    The count is linear in ``d_ff``, so two counts determine the width. The width is at most ``MAX_D_FF``. If the count
+    does not depend on ``d_ff``, the configuration is returned unchanged.
+
+    Raises:
+        HeadToHeadError: If a model cannot be built, or a plugin fails.
     """
     d_ff = config.model.d_ff
     count = _measure(config, match, costs)

@@ -21,10 +21,10 @@ def check_metric(
     of_heads_too: bool = False,
     directed: bool = False,
 ) -> None:
-    """Raise unless the runs of a configuration measure a metric; None as the name is valid.
+    """Raise unless the runs of a configuration measure a metric.
 
     Args:
-        name: The metric, such as ``test/exact_match``.
+        name: The metric, such as ``test/exact_match``; None is valid.
         config: A variant of the experiment.
         location: Location of the name in the file.
         of_heads_too: Whether metrics of ``h2h ablate-heads`` are valid too.
@@ -32,7 +32,8 @@ def check_metric(
 
     Raises:
         HeadToHeadError: If the runs do not measure it, with the nearest name; if it must have a direction and has none;
-            or if the dataset is unknown or declares a metric with a reserved name.
+            or if the dataset is unknown or declares a metric with a reserved name. With ``directed``, also if two
+            datasets declare different metrics of this name, or any dataset one with a reserved name.
     """
     if name is None:
         return
@@ -46,8 +47,11 @@ def check_metric(
         names += of_heads(task, config.roles)
     if name not in names:
         raise location.error(f"unknown metric '{name}'{nearest(name, names)}")
+    if not directed:
+        return
     metric = find_metric(name)
-    if directed and (metric is None or metric.higher_is_better is None):
+    assert metric is not None, "every name of the list is that of a metric"
+    if metric.higher_is_better is None:
         raise location.error(
             f"'{name}' is neither better high nor better low; list it in metrics.report"
         )
@@ -61,7 +65,8 @@ def reported_metrics(loaded: LoadedExperiment, config: RunConfig) -> ReportedMet
 
     Raises:
         HeadToHeadError: With the location in the file, if runs do not measure a metric, or the primary metric is
-            neither better high nor better low.
+            neither better high nor better low. Also if the dataset is unknown, a dataset declares a metric with a
+            reserved name, or two datasets declare different metrics of the name of the primary metric.
     """
     metrics = loaded.file.metrics
     location = loaded.location("metrics")

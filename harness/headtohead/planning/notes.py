@@ -34,7 +34,7 @@ def _nothing_compared(plan: Plan) -> Iterator[str]:
         return
     sentences = ["the design has only the baseline, so nothing is compared"]
     for excluded in plan.design.excluded[:MAX_REASONS]:
-        sentences.append(f"{excluded.slug} is excluded: {excluded.reason}")
+        sentences.append(f"{excluded.title} is excluded: {excluded.reason}")
     yield "; ".join(sentences)
 
 
@@ -66,7 +66,10 @@ def _stale_runs(plan: Plan) -> Iterator[str]:
 
 
 def _several_data_sets(plan: Plan) -> Iterator[str]:
-    """Yield a note if the variants have several data sets, with the fields of ``data`` in which these differ."""
+    """Yield a note if the variants have several data sets, with the fields of ``data`` in which these differ.
+
+    Fields that the first variant does not have, such as options of another dataset, are not named.
+    """
     number = len({variant.data_hash for variant in plan.variants})
     if number == 1:
         return
@@ -83,7 +86,7 @@ def _several_data_sets(plan: Plan) -> Iterator[str]:
 
 
 def _no_baseline(plan: Plan) -> Iterator[str]:
-    """Yield a note on the variants whose baseline, that of their data and size, is excluded."""
+    """Yield a note on the variants without a baseline, because that of their data and size is excluded."""
     lost = [slug for slug in plan.by_slug if plan.design.baseline_of(slug) is None]
     if not lost:
         return

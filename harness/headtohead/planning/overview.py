@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import torch
+
 from headtohead.config.labels import listed, text
+from headtohead.model.precision import faster_precision
 from headtohead.planning.between import END, START
 from headtohead.planning.costs import PlannedVariant
-from headtohead.planning.estimate import estimate_time
+from headtohead.planning.estimate import time_line
 from headtohead.planning.lookup import PlannedRun
 from headtohead.planning.notes import notes_of
 from headtohead.planning.plan import Plan, Stage, Tuning
@@ -19,13 +22,12 @@ from headtohead.schema.run_config import NOTHING_HELD_OUT
 from headtohead.storage import states
 from headtohead.storage.experiment import Pitfall, examples_of, leaked_part, leaked_validation
 from headtohead.storage.metrics import counted
-from headtohead.storage.progress import duration
 from headtohead_judge.paired_tests import ALPHA, CONFIDENCE
 
 _COUNTS = ("parameters", "non-embedding", "attention", "FLOPs/token", "d_ff", "attention width")
-COLUMNS = ("variant", "runs", *_COUNTS, "path")
-NUMBERS = range(2, 8)
-"""Indices of the numeric columns."""
+ONLY = "--only"
+COLUMNS = ("variant", "runs", *_COUNTS, "path", ONLY)
+EQUAL_CELLS = "in every variant: {cells}"
 
 MAX_NAMES = 12
 """Maximum number of variants that a line or a section names."""
@@ -40,19 +42,32 @@ LOOKS = (
 class Overview:
     """A plan's summary in print order.
 
-    ``sections`` holds lines by heading, without empty sections.
+    Attributes:
+        heading: The name of the experiment and its question.
+        lines: The plan as a whole, and the cells that are the same for every variant.
+        columns: The headings of the cells in which variants differ; the first one is that of their names.
+        rows: The cells of each variant.
+        sections: Lines by heading, without empty sections.
     """
 
     heading: str
     lines: tuple[str, ...]
+    columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     sections: Mapping[str, tuple[str, ...]]
+
+    @property
+    def numbers(self) -> list[int]:
+        """The indices of the numeric columns."""
+        return [index for index, column in enumerate(self.columns) if column in _COUNTS]
 
 
 def overview(plan: Plan) -> Overview:
     """Return the summary of a plan: runs and their states, costs, excluded combinations, notes and power.
 
-    Stacks and time are estimated for this machine. Nothing is written.
+    Cells in which no variant differs are in ``lines`` instead of ``rows``, unless there is only one variant. The names
+    for ``h2h run --only`` are left out if they are the titles of all variants. Stacks and time are estimated for this
+    machine. Nothing is written.
     """
     sections = {
         "changes": list(_changes(plan)),
@@ -67,17 +82,34 @@ def overview(plan: Plan) -> Overview:
     powers = powers_of(plan)
     if powers:
         sections[powers[0].heading] = [power.summary for power in powers]
+    rows = [_row(plan, variant) for variant in plan.variants]
+    shown_columns = [0]  # that of the names
+    equal_cells = []
+    is_only_needed = any(variant.slug != variant.record.title for variant in plan.variants)
+    for index, column in enumerate(COLUMNS):
+        is_left_out = column == ONLY and not is_only_needed
+        if index == 0 or is_left_out:
+            continue
+        different_cells = {row[index] for row in rows}
+        if len(rows) > 1 and len(different_cells) == 1:
+            equal_cells.append(f"{column} {rows[0][index]}")
+        else:
+            shown_columns.append(index)
+    lines = [*_lines(plan)]
+    if equal_cells:
+        lines.append(EQUAL_CELLS.format(cells="; ".join(equal_cells)))
     return Overview(
-        heading=f"{plan.name}: {plan.loaded.file.question}",
-        lines=tuple(_lines(plan)),
-        rows=tuple(_row(plan, variant) for variant in plan.variants),
+        heading=plan.loaded.heading,
+        lines=tuple(lines),
+        columns=tuple(COLUMNS[index] for index in shown_columns),
+        rows=tuple(tuple(row[index] for index in shown_columns) for row in rows),
         sections={heading: tuple(lines) for heading, lines in sections.items() if lines},
     )
 
 
 def _changes(plan: Plan) -> Iterator[str]:
     """Yield each change of ``between`` with its two values."""
-    if not plan.design.changes:
+    if not plan.design.difference_name:
         return
     start = plan.design.variant(START).axes
     end = plan.design.variant(END).axes
@@ -86,12 +118,16 @@ def _changes(plan: Plan) -> Iterator[str]:
 
 
 def _equal(plan: Plan) -> list[str]:
-    """Return the variants that equal another one, with the reasons; of many, the first ones and their number."""
+    """Return a line for each variant that equals another variant, with the reason.
+
+    Of more than `MAX_NAMES` + 1 lines, the first `MAX_NAMES` are returned, and a line with the number of the others.
+    """
     lines = []
     for variant in plan.variants:
         record = variant.record
         if record.equal_to:
-            lines.append(f"{record.slug} = {record.equal_to}: {record.equal_reason}")
+            other = plan.by_slug[record.equal_to].record.title
+            lines.append(f"{record.title} = {other}: {record.equal_reason}")
     if len(lines) > MAX_NAMES + 1:
         return [*lines[:MAX_NAMES], f"and {len(lines) - MAX_NAMES} more"]
     return lines
@@ -100,11 +136,11 @@ def _equal(plan: Plan) -> list[str]:
 def _excluded(plan: Plan) -> Iterator[str]:
     """Yield each excluded combination with its reason."""
     for excluded in plan.design.excluded:
-        yield f"{excluded.slug}: {excluded.reason} ({excluded.source})"
+        yield f"{excluded.title}: {excluded.reason} ({excluded.source})"
 
 
 def _abnormal_runs(plan: Plan) -> Iterator[str]:
-    """Yield each run that ended without the result of a complete training."""
+    """Yield a line for each run that failed, diverged, was killed or interrupted, with its reason if it has one."""
     for run in plan.runs:
         if run.state in states.ABNORMAL:
             reason = f", {run.reason}" if run.reason else ""
@@ -112,7 +148,10 @@ def _abnormal_runs(plan: Plan) -> Iterator[str]:
 
 
 def _leaks(plan: Plan) -> Iterator[str]:
-    """Yield which parts of the test and validation sets are in the training set."""
+    """Yield a line for the part of the test set that is in the training set, and for each leak of the validation set.
+
+    The line for the test set is left out without a leak, and with a split that holds nothing out.
+    """
     data = plan.data.record
     if data["leak"] and data["split"] != NOTHING_HELD_OUT:
         split = "leaky split" if data["leaky"] else "split"
@@ -123,18 +162,17 @@ def _leaks(plan: Plan) -> Iterator[str]:
 
 
 def _lines(plan: Plan) -> Iterator[str]:
-    """Yield the lines about the plan as a whole: project, data, tuning, looks, runs, steps and time.
+    """Yield the lines about the plan as a whole: project, data, tuning, looks, runs, steps, time and faster precision.
 
-    Tuning and looks have lines only if the plan has them. The time has a line if runs of the plan remain, or the sweep
-    is not done: its settings are not chosen, or a run of it has no result, also a failed one that is not run again. A
-    variant that equals another one has no runs and is not counted.
+    Tuning and looks have lines only if the plan has them. Time and precision have lines if runs remain, or if the
+    tuning is not done (`Tuning.is_done`). A variant that equals another one has no runs and is not counted.
     """
     runs_root = plan.runs_root.resolve()
     yield f"project: {runs_root.parent} (runs in {runs_root})"
     yield _data_line(plan)
     if plan.tuning is not None:
         yield from _tuning_lines(plan.tuning)
-    trained = sum(variant.record.equal_to is None for variant in plan.variants)
+    num_trained_variants = sum(variant.record.equal_to is None for variant in plan.variants)
     if plan.looks is not None:
         yield LOOKS.format(
             first=plan.looks.seeds[0],
@@ -142,15 +180,26 @@ def _lines(plan: Plan) -> Iterator[str]:
             seeds=listed([str(number) for number in plan.looks.seeds]),
             level=100 * (1 - plan.looks.level(ALPHA)),
             confidence=100 * CONFIDENCE,
-            runs=trained * plan.looks.seeds[-1],
+            runs=num_trained_variants * plan.looks.seeds[-1],
         )
-    variants = counted(trained, "variant")
+    variants = counted(num_trained_variants, "variant")
     seeds = counted(len(plan.design.seeds), "seed")
     yield f"runs: {variants} × {seeds} = {len(plan.runs)}: {_run_states(plan)}; {_remaining(plan)}"
     yield _steps_line(plan)
     is_tuning = plan.tuning is not None and not plan.tuning.is_done
     if plan.remaining or is_tuning:
-        yield _time_line(plan)
+        yield time_line(plan)
+        yield from _faster_precision(plan)
+
+
+def _faster_precision(plan: Plan) -> Iterator[str]:
+    """Yield what bfloat16 gains on this processor, if all variants have float32 and there is no GPU."""
+    trained = [variant.config for variant in plan.variants]
+    if torch.cuda.is_available() or any(own.train.precision != "float32" for own in trained):
+        return
+    faster = faster_precision(trained[0].model.d_model)
+    if faster:
+        yield f"precision: {faster}"
 
 
 def _data_line(plan: Plan) -> str:
@@ -178,7 +227,7 @@ MORE_RUNS = {
 
 
 def _tuning_lines(tuning: Tuning) -> Iterator[str]:
-    """Yield a line about the sweep, and another one if its settings are too coarse to find the best one.
+    """Yield a line about the sweep, and a warning if it may miss the best setting (`Tuning.weaknesses`).
 
     The first line has the settings that the sweep tries for every variant, and the progress of the sweep. Further
     settings that only some variants try, beyond a best value at the edge, are left out. The sweep has at least one
@@ -213,7 +262,7 @@ def _tuning_progress(tuning: Tuning) -> str:
 
 
 def _run_states(plan: Plan) -> str:
-    """Return the number of runs by state; those of other experiments are "reused"."""
+    """Return the number of runs by state; the state of a run of another experiment is "reused"."""
     numbers: dict[str, int] = {}
     for run in plan.runs:
         state = "reused" if run.reused_from else run.state.lower()
@@ -226,7 +275,7 @@ def _run_states(plan: Plan) -> str:
 def _remaining(plan: Plan) -> str:
     """Return how many runs the next call trains and in how many stacks, or why it trains none.
 
-    Before the tuning has chosen the settings, the number is not known.
+    Before the tuning has chosen the settings, the text is without numbers: the runs are not known yet.
     """
     if plan.tuning is not None and not plan.tuning.is_chosen:
         return "the tuning chooses their settings"
@@ -252,19 +301,11 @@ def _steps_line(plan: Plan) -> str:
     return line
 
 
-def _time_line(plan: Plan) -> str:
-    """Return the estimated time of the remaining runs, and of all looks if further ones are possible."""
-    estimate = estimate_time(plan)
-    line = f"time: {duration(estimate.seconds)}"
-    if estimate.most_seconds > estimate.seconds:
-        line += f" for this look, {duration(estimate.most_seconds)} for all looks"
-    return f"{line} ({estimate.basis})"
-
-
 def _tuned(plan: Plan) -> Iterator[str]:
     """Yield a line for each variant: its chosen setting, the rule that chose it, and the loss of every setting.
 
-    There is none without a choice. A variant with a choice has a trial for each of its settings (`ValueError`).
+    Nothing is yielded without ``tune``, or before the settings are chosen. A variant with a choice has a trial for each
+    of its settings (`ValueError`).
     """
     if plan.tuning is None:
         return
@@ -275,18 +316,19 @@ def _tuned(plan: Plan) -> Iterator[str]:
             losses.append(f"{setting.name}: {loss}")
         edge = "; the best value may be outside the sweep" if tuned.at_the_edge else ""
         name = plan.tuning.chosen(slug).name
-        yield f"{slug}: {name}, {tuned.how} ({', '.join(losses)}{edge})"
+        title = plan.by_slug[slug].record.title
+        yield f"{title}: {name}, {tuned.how} ({', '.join(losses)}{edge})"
 
 
 def _pitfalls(plan: Plan) -> Iterator[str]:
     """Yield each pitfall of the design once, with the variants that have it."""
-    slugs_by_pitfall: dict[Pitfall, list[str]] = {}
+    titles_by_pitfall: dict[Pitfall, list[str]] = {}
     for variant in plan.variants:
         for pitfall in variant.record.pitfalls:
-            slugs_by_pitfall.setdefault(pitfall, []).append(variant.slug)
-    for pitfall, slugs in slugs_by_pitfall.items():
-        is_everywhere = len(slugs) == len(plan.variants)
-        variants = "every variant" if is_everywhere else listed(slugs, MAX_NAMES)
+            titles_by_pitfall.setdefault(pitfall, []).append(variant.record.title)
+    for pitfall, titles in titles_by_pitfall.items():
+        is_everywhere = len(titles) == len(plan.variants)
+        variants = "every variant" if is_everywhere else listed(titles, MAX_NAMES)
         yield f"{pitfall.name} ({pitfall.field}) in {variants}: {pitfall.consequence}"
 
 
@@ -303,11 +345,12 @@ def _ends(numbers: Iterable[int]) -> str:
 def _row(plan: Plan, variant: PlannedVariant) -> tuple[str, ...]:
     """Return the texts of a variant's cells, in the order of `COLUMNS`.
 
-    A widened ``d_ff`` has the asked one before it. The path is one word if all roles have the same.
+    A widened ``d_ff`` follows the width before widening and an arrow. The path is a single word if it is the same for
+    all roles, else a word for each role. The last cell is the name for ``h2h run --only``.
     """
     record = variant.record
     counts = record.counts
-    name = variant.slug
+    name = record.title
     if variant.slug == plan.design.baseline:
         name += " (baseline)"
     d_ff = f"{record.d_ff:,}"
@@ -326,6 +369,7 @@ def _row(plan: Plan, variant: PlannedVariant) -> tuple[str, ...]:
         d_ff,
         f"{counts.inner_width:,}",
         path,
+        variant.slug,
     )
 
 

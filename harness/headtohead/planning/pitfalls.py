@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from headtohead.config.entries import names_built_in_only
 from headtohead.model.quirks import key_sides, quirks_of
 from headtohead.plugins.registry import (
+    calling,
     find_attention,
     find_dataset,
     find_masking,
@@ -44,7 +45,9 @@ def pitfall(name: str, consequence: str) -> Callable[[FindField], PitfallRule]:
 
 
 def find_pitfalls(config: RunConfig, leak: float | None = None) -> tuple[Pitfall, ...]:
-    """Return the pitfalls of a resolved configuration, in the order of its sections; empty without any.
+    """Return the pitfalls of a resolved configuration; empty without any.
+
+    Their order is: data, positions, attention styles, masking, quirks, model, training, evaluation.
 
     Args:
         config: A resolved configuration.
@@ -52,7 +55,8 @@ def find_pitfalls(config: RunConfig, leak: float | None = None) -> tuple[Pitfall
             pitfall.
 
     Raises:
-        HeadToHeadError: If an attention style, a masking, an encoding, a quirk or the dataset is not registered.
+        HeadToHeadError: If an attention style, a masking, an encoding, a quirk or the dataset is not registered, or a
+            plugin fails.
     """
     return (
         *_pitfalls_of_rules(RULES_BEFORE_ATTENTION, config, leak),
@@ -89,9 +93,10 @@ def _pitfalls_of_quirks(config: RunConfig) -> list[Pitfall]:
     """Return the pitfalls that the quirks of a configuration declare, by option."""
     pitfalls = []
     for quirk in quirks_of(config):
-        for option, (name, consequence) in quirk.pitfalls_by_option(quirk.options).items():
-            field = f"quirks.{quirk.entry_name}.{option}"
-            pitfalls.append(Pitfall(name, field, consequence))
+        with calling(type(quirk)):
+            for option, (name, consequence) in quirk.pitfalls_by_option(quirk.options).items():
+                field = f"quirks.{quirk.entry_name}.{option}"
+                pitfalls.append(Pitfall(name, field, consequence))
     return pitfalls
 
 
@@ -313,13 +318,16 @@ def _depends_on_order(config: RunConfig, role: str) -> bool:
     unknown properties count as depending on order.
 
     Raises:
-        HeadToHeadError: If an entry of the role is not registered.
+        HeadToHeadError: If an entry of the role is not registered, or a plugin fails.
     """
     for entry in config.pattern("positional", role):
         if "order-invariant" not in find_positional(entry.name).properties:
             return True
     for entry in config.pattern("attention", role):
-        if find_attention(entry.name).depends_on_order(entry.options):
+        style = find_attention(entry.name)
+        with calling(style):
+            depends_on_order = style.depends_on_order(entry.options)
+        if depends_on_order:
             return True
     for properties in _mask_properties(config, role):
         if properties is None or "hides-future" in properties:
@@ -352,6 +360,7 @@ def _mask_properties(config: RunConfig, role: str) -> list[frozenset[str] | None
     """Return the declared properties of a role's maskings by layer of the pattern; None where they are unknown."""
     properties = []
     for entry in config.pattern("masking", role):
-        masking = find_masking(entry.name)(entry.options)
-        properties.append(masking.role_properties(role))
+        scheme = find_masking(entry.name)
+        with calling(scheme):
+            properties.append(scheme(entry.options).role_properties(role))
     return properties

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from headtohead.config.labels import text
 from headtohead.config.loading import LoadedExperiment
+from headtohead.config.phrases import axis_name
 from headtohead.data import PreparedData
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.planning.costs import PlannedVariant
@@ -66,7 +67,10 @@ class Tuning:
 
     @property
     def stage(self) -> Stage:
-        """What the tuning runs without a result are for; several stages count as the first of them."""
+        """What the tuning runs without a result are for; several stages count as the first of them.
+
+        It is `Stage.FURTHER_SEEDS` if every run has a result.
+        """
         listed = set[str]()
         for slug in self.settings:
             listed.update(swept_slug(slug, setting) for setting in self.listed)
@@ -93,7 +97,8 @@ class Tuning:
             is_continuous = any(isinstance(value, float) for value in values_by_variant[0])
             if fewest < ENOUGH_VALUES and is_continuous:
                 number = str(fewest) if fewest == most else f"{fewest} to {most}"
-                reasons.append(f"{number} values of {path}")
+                name = axis_name(path.split("."))
+                reasons.append(f"{number} values of the {name}")
         return ", ".join(reasons)
 
     @property
@@ -224,20 +229,21 @@ class Plan:
         return runs
 
     def runs_of(self, slug: str) -> list[PlannedRun]:
-        """Return the runs of a variant, or those of the variant that it is equal to; of another slug, `KeyError`."""
+        """Return the runs of a variant, or of the variant that it equals; an unknown slug is a `KeyError`."""
         return self._by_variant[self.by_slug[slug].record.equal_to or slug]
 
     def limited_to(self, names: Sequence[str]) -> Plan:
         """Return a plan of which only these variants train; without names, this plan.
 
-        All runs stay in the plan; `selected` and `remaining` have those of these variants. A variant that equals
-        another one by construction stands for that one, whose runs it has.
+        All runs stay in the plan; `selected` and `remaining` have only the runs of these variants. If a variant equals
+        another variant by construction, the runs of the other variant are selected.
 
         Args:
             names: Slugs of variants.
 
         Raises:
-            HeadToHeadError: For a name that is no variant's slug, with the nearest slug, and for an excluded variant.
+            HeadToHeadError: For an excluded variant, and for a name that is no variant's slug. The message has the
+                nearest slug, or all slugs if none is near.
         """
         if not names:
             return self

@@ -16,7 +16,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.planning.costs import Costs, cost_variants, refuse_oversized
 from headtohead.planning.datasets import PreparedDataSets
 from headtohead.planning.design import Design, expand
-from headtohead.planning.equality import mark_equal_variants
+from headtohead.planning.equality import mark_equal_masks
 from headtohead.planning.lengths import choose_probes
 from headtohead.planning.lookup import look_up_runs
 from headtohead.planning.matching import match_variants
@@ -48,7 +48,7 @@ def make_plan(
     fresh: bool = False,
     look: int | None = None,
 ) -> Plan:
-    """Create the plan of a validated experiment file, as `Planner` does.
+    """Return the plan of a validated experiment file at the present state of its runs.
 
     Args:
         loaded: The experiment file.
@@ -58,7 +58,9 @@ def make_plan(
         look: With sequential seeds, the number of seeds of the planned look; default: the look that the study is at.
 
     Raises:
-        HeadToHeadError: As `Planner` and `Planner.plan`, and if the runs folder cannot be read.
+        HeadToHeadError: If the design, or a field of ``match`` or ``tune``, is invalid; if the baseline cannot run; if
+            a model does not fit into memory; if the data or the runs folder cannot be read; if a run directory is
+            damaged or a symbolic link; or if a plugin fails or is faulty.
     """
     existing = None if fresh else ExistingRuns(runs_root)
     return Planner(loaded, runs_root, cache).plan(existing, look)
@@ -76,7 +78,8 @@ class Planner:
         cache: Folder of prepared data; default: H2H_CACHE or ~/.cache/headtohead.
 
     Raises:
-        HeadToHeadError: If the design is invalid, the baseline cannot run, or the data cannot be read.
+        HeadToHeadError: If the design is invalid, the baseline cannot run, the data cannot be read, or a plugin is
+            faulty.
     """
 
     def __init__(
@@ -100,8 +103,8 @@ class Planner:
                 is at. Ignored with a fixed number of seeds.
 
         Raises:
-            HeadToHeadError: If a model does not fit into memory, a field of ``match`` or ``tune`` is invalid, or a run
-                directory is damaged; and as `cost_variants`.
+            HeadToHeadError: If a field of ``match`` or ``tune`` is invalid; if a model does not fit into memory; if a
+                run directory is damaged or a symbolic link; or if a plugin fails or is faulty.
         """
         design = self.design
         looks = None
@@ -121,8 +124,8 @@ class Planner:
     def _present_look(self, looks: Looks, existing: ExistingRuns | None) -> int:
         """Return the number of seeds of the first look with all seeds of the experiment's record.
 
-        It is that of the first look if existing runs are ignored, or if the record is missing or damaged; and that of
-        the last look if the record has more seeds than any look.
+        If ``existing`` is None, or if the record is missing or damaged, it is the number of the first look. If the
+        record has more seeds than any look, it is the number of the last look.
         """
         if existing is None:
             return looks.seeds[0]
@@ -135,12 +138,14 @@ class Planner:
     def _tune(self, design: Design, existing: ExistingRuns | None) -> Tuning:
         """Plan the sweep as far as its results lead, and choose the settings if every variant has a choice.
 
-        Where all settings of a variant have results and the best value may be outside, a further value is added and
-        the sweep is planned again, at most ``MAX_WIDENINGS`` times; then further seeds, where no parabola holds.
-        `Tuning.variants` is empty as long as a variant has no choice.
+        A variant whose settings all have results and whose best value may be outside gets a further value, and the
+        sweep is planned again, at most ``MAX_WIDENINGS`` times. Then the candidates of each choice get further seeds,
+        and the sweep is planned again. It ends when nothing is added. `Tuning.variants` is empty as long as a variant
+        has no choice.
 
         Raises:
-            HeadToHeadError: If a field of ``tune`` is invalid, or as `_pass_through`.
+            HeadToHeadError: If a field of ``match`` or ``tune`` is invalid; if a model does not fit into memory; if a
+                run directory of the sweep is damaged or a symbolic link; or if a plugin fails or is faulty.
         """
         epochs = self.loaded.file.tune_epochs
         if not has_other_length(design, epochs):
@@ -180,7 +185,7 @@ class Planner:
         existing: ExistingRuns | None,
         recorded: TuningRecord | None,
     ) -> tuple[Plan, dict[str, tuple[TrialRecord, ...]]]:
-        """Return the plan of the sweep of these settings, and the trials of each variant whose settings all have one.
+        """Return the plan of the sweep, and the trials of each variant with a trial for every setting.
 
         Args:
             design: The design of the experiment.
@@ -190,7 +195,8 @@ class Planner:
             recorded: The sweep in the experiment's record, for settings whose runs were deleted; or None.
 
         Raises:
-            HeadToHeadError: As `_pass_through`, and if a metric of the file is invalid.
+            HeadToHeadError: If a model does not fit into memory; if ``model.d_ff`` is matched and an axis; if a run
+                directory is damaged or a symbolic link; if a metric of the file is invalid; or if a plugin fails.
         """
         plan = self._pass_through(*sweep(self.loaded, design, settings, further), existing)
         baseline = design.variant(design.baseline).config
@@ -218,8 +224,9 @@ class Planner:
             tuning: The sweep; None for the sweep itself.
 
         Raises:
-            HeadToHeadError: If a model does not fit into memory, ``model.d_ff`` is matched and an axis, or a run
-                directory is damaged; and as `cost_variants`.
+            HeadToHeadError: If a model cannot be built or does not fit into memory; if ``model.d_ff`` is matched and an
+                axis; if a run directory is damaged or a symbolic link, or has another configuration than its hash; if a
+                file that a plugin declares to read is missing; or if a plugin fails or is faulty.
         """
         for variant in design.variants:
             refuse_oversized(loaded, variant.slug, variant.config)
@@ -227,7 +234,7 @@ class Planner:
         d_ff_asked = {variant.slug: variant.config.model.d_ff for variant in design.variants}
         design = replace(design, variants=matched)
         costed = cost_variants(loaded, matched, d_ff_asked, self.costs)
-        variants = mark_equal_variants(costed, design.baseline, self.datasets)
+        variants = mark_equal_masks(costed, design.baseline, self.datasets)
         runs, finished = look_up_runs(loaded.name, variants, design.seeds_of, existing)
         baseline_data = self.datasets.of(design.variant(design.baseline).config)
         plan = Plan(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from headtohead.storage.contrasts import FAMILIES_IN_WORDS, FAMILY_NAMES
 from headtohead.storage.metrics import counted, show
 from headtohead_judge.block_model import expected_degrees
 from headtohead_judge.looks import Looks
@@ -27,7 +28,7 @@ MAX_NAMES = 6
 class Power:
     """Power of the intervals of a family in ``metric``, of a design with ``variants`` variants of equal variance.
 
-    The intervals have the variance over seeds alone: that of test examples and of tuned values is not known before
+    The intervals have the variance over seeds alone: that of examples and of tuned values is not known before
     training.
 
     ``names`` are those of the tested contrasts. ``tested`` is the number of tested contrasts of the family in all
@@ -95,10 +96,14 @@ class Power:
 
     @property
     def summary(self) -> str:
-        """The contrasts, their MDE, and the standard deviation at which it is the margin, in one line of text."""
+        """The number of contrasts, their MDE, how many seeds the margin takes, and their names, in one line of text.
+
+        The MDE is also in units of ``metric`` if ``sd`` is known. Without a margin, its part is left out. With fewer
+        than two seeds, the line has only the family and the names.
+        """
         if self.seeds < 2:
-            return f"{self.family}: {self._listed}"
-        number = counted(self.contrasts, f"{self.family} contrast")
+            return f"{FAMILIES_IN_WORDS[self.family]}: {self._listed}"
+        number = counted(self.contrasts, FAMILY_NAMES[self.family])
         if self.primary and self.primary != self.metric:
             number += f" in {self.metric}"
         text = f"{number}: {self.effect_in_runs:.2f} sd"
@@ -111,14 +116,18 @@ class Power:
 
     @property
     def _listed(self) -> str:
-        """The names of the contrasts; beyond `MAX_NAMES`, the number of the others."""
+        """The names of the contrasts; of more than `MAX_NAMES` + 1, the first `MAX_NAMES` and the number of others."""
         others = self.contrasts - MAX_NAMES
         if others <= 1:
             return "; ".join(self.names)
         return "; ".join([*self.names[:MAX_NAMES], f"{others} more"])
 
     def _margin_text(self, margin: float) -> str:
-        """Return how many seeds the margin takes, or at which standard deviation the planned seeds suffice."""
+        """Return how many seeds detect a difference of the margin, as a part of `summary`.
+
+        Without a known ``sd``, the text has the largest standard deviation of a score with which the planned seeds
+        suffice, and the number of seeds for twice this standard deviation.
+        """
         text = f"the margin of {show(margin, self.metric, like=margin)}"
         if self.sd:
             return f"{text} takes {self._seeds_needed(margin / self.sd)}"
@@ -134,9 +143,10 @@ class Power:
         return _seeds_text(fewest_seeds(lambda seeds: self._effect(seeds) <= effect))
 
     def _equivalence_text(self, margin: float) -> str:
-        """Return how many seeds the equivalence of equal variants takes, or at which standard deviations it takes them.
+        """Return how many seeds the equivalence of equal variants takes, as a part of `summary`.
 
-        The verdict is then equivalent, or a difference by less than the margin, in 80 % of studies.
+        With these seeds, the verdict is equivalent, or a difference by less than the margin, in 80 % of studies.
+        Without a known ``sd``, the number is that for the largest standard deviation in `_margin_text`.
         """
         if self.sd:
             return f"equivalence takes {self._seeds_for_equivalence(margin / self.sd)}"

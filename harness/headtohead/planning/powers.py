@@ -15,7 +15,8 @@ from headtohead_judge.contrast import Contrast, Side, SideScores
 def powers_of(plan: Plan) -> tuple[Power, ...]:
     """Return the power of each family of contrasts, for each metric of the family.
 
-    Contrasts that are always 0 are not tested, and contrasts of the same difference are counted once.
+    A contrast between two metrics counts for the first of them. Contrasts that are always 0 are not tested, and
+    contrasts of the same difference are counted once.
     """
     primary = plan.metrics.primary
     margin = plan.loaded.file.margin
@@ -69,14 +70,17 @@ def _tested_contrasts(plan: Plan) -> dict[str, list[Contrast]]:
 
 
 def _variants_per_data_set(plan: Plan) -> int:
-    """Return the number of variants that train with the same data and size."""
+    """Return the mean number of variants that train with the same data and size, rounded down."""
     trained = [variant for variant in plan.variants if variant.record.equal_to is None]
     groups = {tuple(comparison_group(variant.record.axes).items()) for variant in plan.variants}
     return len(trained) // len(groups)
 
 
 def _median_sd(contrasts: Sequence[Contrast], scores: SideScores) -> float | None:
-    """Return the median standard deviation of contrasts over seeds; None without two seeds of one that varies."""
+    """Return the median standard deviation of contrasts over seeds.
+
+    Contrasts with fewer than two seeds are left out. None if no contrast is left, or if the median is 0.
+    """
     sds = []
     for contrast in contrasts:
         _, by_setting = contrast.values(scores)

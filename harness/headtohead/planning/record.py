@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +16,7 @@ from headtohead.planning.lookup import PlannedRun
 from headtohead.planning.notes import notes_of
 from headtohead.planning.plan import Plan
 from headtohead.plugins.reads import Read
-from headtohead.plugins.registry import Registered, find_entry
+from headtohead.plugins.registry import Registered, calling, find_entry
 from headtohead.plugins.sources import name_in_project, source_name
 from headtohead.schema.run_config import EntryConfig
 from headtohead.storage import states
@@ -44,7 +44,8 @@ def experiment_record(plan: Plan, command: str = "") -> ExperimentRecord:
         command: The shell command that runs the experiment; default: ``h2h run`` with the options of this call.
 
     Raises:
-        HeadToHeadError: If a file of the data cannot be read.
+        HeadToHeadError: If a file of the data cannot be read; or if the file has a margin and a run directory of the
+            experiment is a symbolic link.
         pydantic.ValidationError: If the plan has no run.
     """
     file = plan.loaded.file
@@ -59,6 +60,7 @@ def experiment_record(plan: Plan, command: str = "") -> ExperimentRecord:
         command=command or " ".join(["h2h run", path, *plan.loaded.run_options]),
         created=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
         axes=plan.design.axes,
+        axis_names=plan.design.axis_names,
         baseline=plan.design.baseline,
         seeds=plan.design.seeds,
         variants=tuple(variant.record for variant in plan.variants),
@@ -82,9 +84,10 @@ def experiment_record(plan: Plan, command: str = "") -> ExperimentRecord:
 def run_record(plan: Plan, run: PlannedRun) -> RunRecord:
     """Return the content of a run's ``run.json`` before its stack is assigned; nothing is written.
 
+    The hashes of plugins and of what they read are those of the plan.
+
     Raises:
         KeyError: If the run's variant is none of the plan.
-        HeadToHeadError: If a file that a plugin declares to read is missing.
     """
     variant = plan.variant_of(run)
     return RunRecord(
@@ -101,7 +104,11 @@ def run_record(plan: Plan, run: PlannedRun) -> RunRecord:
 
 
 def plugin_records(plugins: Iterable[Registered], project: Path) -> tuple[PluginRecord, ...]:
-    """Return the records of the plugin entries that a run uses, with sources relative to the project."""
+    """Return the records of the plugin entries that a run uses.
+
+    A source file is named by its import name if it is installed, by its path from ``project`` if it is inside, else by
+    its absolute path; the source of a notebook's cell is None.
+    """
     return tuple(_plugin_record(entry, project) for entry in plugins)
 
 
@@ -151,14 +158,19 @@ def _data_files(plan: Plan) -> dict[str, str]:
 def _compared_entries(plan: Plan) -> tuple[EntryRecord, ...]:
     """Return the plugin entries in which the variants differ, with the entries that these combine, each once.
 
-    An entry that all variants have in the same role is left out. If the variants have different numbers of entries,
-    such as those of two architectures, the entries of all roles are returned.
+    A role in which all variants have the same names is left out, also if their options differ; names of combined
+    entries count. If the variants have different numbers of entries, such as those of two architectures, the entries of
+    all roles are returned.
+
+    Raises:
+        HeadToHeadError: If an entry is not registered, or a plugin fails.
     """
     chosen = [list(entries_of(variant.config)) for variant in plan.variants]
-    numbers = {len(entries) for entries in chosen}
-    by_role = zip(*chosen, strict=True) if len(numbers) == 1 else chosen
+    groups: Iterable[Sequence[tuple[str, EntryConfig]]] = chosen
+    if len({len(entries) for entries in chosen}) == 1:
+        groups = zip(*chosen, strict=True)  # a group has the entries of a role, one per variant
     records: dict[tuple[str, str], EntryRecord] = {}
-    for entries in by_role:
+    for entries in groups:
         if all(entry == entries[0] for entry in entries):
             continue
         used = {_with_combined(family, entry): None for family, entry in entries}
@@ -175,37 +187,46 @@ def _compared_entries(plan: Plan) -> tuple[EntryRecord, ...]:
 def _with_combined(family: str, chosen: EntryConfig) -> tuple[str, tuple[str, ...]]:
     """Return the family of an entry, and its name with the names of the entries that it combines."""
     entry = find_entry(family, chosen.name).entry
-    return family, (chosen.name, *entry.depends_on(chosen.options))
+    with calling(entry):
+        return family, (chosen.name, *entry.depends_on(chosen.options))
 
 
 def _margins(plan: Plan, stored: ExperimentRecord | None) -> dict[str, MarginRecord]:
     """Return the margins of the file by metric, with the date since when they have had their value.
 
-    A single margin is that of the primary metric. A margin with the value of the stored record keeps its date; another
-    one has the present time, and is late if there are results.
+    A single margin is that of the primary metric. A margin with the value of the stored record keeps its date, and
+    whether it was late. A new or changed margin has the present time, and is late if there are results.
+
+    Raises:
+        HeadToHeadError: If a margin has changed, and a run directory of the experiment is a symbolic link.
     """
     margin = plan.loaded.file.margin
     if margin is None:
         return {}
     values = margin if isinstance(margin, dict) else {plan.metrics.primary: margin}
-    margins: dict[str, MarginRecord] = {}
-    if stored is not None:
-        for metric, value in values.items():
-            if metric in stored.margins and stored.margins[metric].value == value:
-                margins[metric] = stored.margins[metric]
-    new = values.keys() - margins.keys()
-    if new:
-        date = now()
-        late = _has_results(plan)
-        for metric in new:
-            margins[metric] = MarginRecord(value=values[metric], since=date, late=late)
-    return {metric: margins[metric] for metric in values}
+    earlier: Mapping[str, MarginRecord] = {} if stored is None else stored.margins
+    changed = set()
+    for metric, value in values.items():
+        if metric not in earlier or earlier[metric].value != value:
+            changed.add(metric)
+    is_late = bool(changed) and _has_results(plan)
+    date = now()
+    margins = {}
+    for metric, value in values.items():
+        if metric in changed:
+            margins[metric] = MarginRecord(value=value, since=date, late=is_late)
+        else:
+            margins[metric] = earlier[metric]
+    return margins
 
 
 def _has_results(plan: Plan) -> bool:
     """Return whether the plan has a result: of its runs, or of a run in its folder with a seed and data of the plan.
 
     Damaged run directories are skipped.
+
+    Raises:
+        HeadToHeadError: If a run directory is a symbolic link.
     """
     if any(run.is_done for run in plan.runs):
         return True

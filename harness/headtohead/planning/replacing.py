@@ -13,12 +13,16 @@ from typing import Any, NamedTuple
 from headtohead.config.labels import Scalar
 from headtohead.config.loading import LoadedExperiment, Override, experiment_name
 from headtohead.config.project import next_command
-from headtohead.planning.lookup import PlannedRun
 from headtohead.planning.notes import count_are
 from headtohead.planning.plan import Plan
 from headtohead.planning.variants import is_runtime
 from headtohead.storage import states
-from headtohead.storage.experiment import EXPERIMENT, ExperimentDirectory, VariantRecord
+from headtohead.storage.experiment import (
+    EXPERIMENT,
+    ExperimentDirectory,
+    PlannedRunRecord,
+    VariantRecord,
+)
 from headtohead.storage.leases import observe
 
 OTHER_FILE = (
@@ -41,46 +45,64 @@ PROTECTED = states.RESULTS | states.ACTIVE
 def find_replaced(plan: Plan, *, stale: bool = False) -> str | None:
     """Return the message with which ``h2h run`` rejects a plan and what to do instead, or None if it may run.
 
-    The first of these reasons counts, for the experiment or its sweep: the experiment's folder has the runs of another
-    file that still exists; the call has options that change runs, and the plan lacks finished or running runs of the
-    last plan; plugins of finished runs have changed. With such options, runs that an edit of the file dropped count
-    too. Additional seeds and variants drop no run. Overrides of fields that no result depends on do not change runs.
+    The first of these reasons counts:
+
+    - The folder of the experiment, or of its sweep, has the runs of another file that still exists.
+    - The call has options that change runs, and the plan lacks finished or running runs of the last plan.
+    - Plugins of finished runs have changed.
 
     Args:
         plan: The plan.
         stale: Whether stale runs are retrained, so that changed plugins are no reason.
 
     Raises:
-        HeadToHeadError: If the stored ``experiment.json`` is damaged, or the folder is a copy of another experiment.
+        HeadToHeadError: If the stored ``experiment.json`` or the status of one of its runs is damaged, or the folder is
+            a copy of another experiment.
     """
-    plans = [plan]
+    parts = [plan]  # the experiment and its sweep
     if plan.tuning is not None:
-        plans.append(plan.tuning.plan)
-    for part in plans:
+        parts.append(plan.tuning.plan)
+    message = _other_file(plan, parts)
+    if message is None:
+        message = _dropped_runs(plan, parts)
+    if message is None and not stale:
+        message = _changed_plugins(plan, parts)
+    return message
+
+
+def _other_file(plan: Plan, parts: Sequence[Plan]) -> str | None:
+    """Return the message that the folder of a part of the plan has the runs of another file, or None."""
+    for part in parts:
         other_file = _recorded_file(part)
         if other_file is not None:
             return OTHER_FILE.format(
                 experiment=part.name, root=plan.runs_root, other=other_file, file=plan.loaded.path
             )
-    if _changes_runs(plan.loaded):
-        for part in plans:
-            tuned: Collection[str] = ()
-            if plan.tuning is not None and part is not plan:
-                tuned = plan.tuning.record.fields
-            protected = _count_protected(part, tuned)
-            if protected.dropped:
-                return DROPPED_RUNS.format(
-                    experiment=part.name,
-                    number=protected.recorded,
-                    options=" ".join(plan.loaded.run_options),
-                    dropped=protected.dropped,
-                    label=f"{experiment_name(plan.loaded.path)}-LABEL",
-                )
-    changed = []
-    if not stale:
-        for part in plans:
-            changed += [run for run in part.selected if run.changed_plugins and run.is_done]
-    return _changed_plugins(plan, changed) if changed else None
+    return None
+
+
+def _dropped_runs(plan: Plan, parts: Sequence[Plan]) -> str | None:
+    """Return the message that a part of the plan lacks finished or running runs of its last plan, or None.
+
+    None also if no option of the call changes runs; additional seeds and variants drop no run. With an option that
+    changes runs, the runs that an edit of the file dropped count too.
+    """
+    if not _changes_runs(plan.loaded):
+        return None
+    for part in parts:
+        tuned: Collection[str] = ()
+        if plan.tuning is not None and part is not plan:
+            tuned = plan.tuning.record.fields
+        protected = _count_protected(part, tuned)
+        if protected.dropped:
+            return DROPPED_RUNS.format(
+                experiment=part.name,
+                number=protected.recorded,
+                options=" ".join(plan.loaded.run_options),
+                dropped=protected.dropped,
+                label=f"{experiment_name(plan.loaded.path)}-LABEL",
+            )
+    return None
 
 
 def _recorded_file(plan: Plan) -> str | None:
@@ -96,7 +118,10 @@ def _recorded_file(plan: Plan) -> str | None:
 
 
 def _changes_runs(loaded: LoadedExperiment) -> bool:
-    """Return whether the options of the call change the number of seeds, or a field that results depend on."""
+    """Return whether the call has ``--seeds``, or ``--set`` of a field that results depend on.
+
+    A ``--set`` with the value that ``base`` has changes nothing and does not count.
+    """
     if loaded.seeds_option:
         return True
     for override in loaded.overrides:
@@ -114,13 +139,16 @@ def _is_in_base(loaded: LoadedExperiment, override: Override) -> bool:
     return bool(value == override.value and value is not None)
 
 
-def _changed_plugins(plan: Plan, changed: Sequence[PlannedRun]) -> str:
-    """Return the message that plugins of finished runs have changed, with how to keep or replace the results.
+def _changed_plugins(plan: Plan, parts: Sequence[Plan]) -> str | None:
+    """Return the message that plugins of finished runs have changed, with how to keep or replace the results, or None.
 
-    Args:
-        plan: The plan.
-        changed: The finished runs with changed plugins; not empty.
+    Only the selected runs of the parts of the plan count.
     """
+    changed = []
+    for part in parts:
+        changed += [run for run in part.selected if run.changed_plugins and run.is_done]
+    if not changed:
+        return None
     changes = {change for run in changed for change in run.changed_plugins}
     words = [
         next_command("run", plan.loaded.path, plan.runs_root),
@@ -135,7 +163,12 @@ def _changed_plugins(plan: Plan, changed: Sequence[PlannedRun]) -> str:
 
 
 def dropped_note(plan: Plan) -> str | None:
-    """Return a sentence if finished runs are no longer planned and leave the report, else None."""
+    """Return a sentence if finished or running runs are no longer planned and leave the report, else None.
+
+    Raises:
+        HeadToHeadError: If the stored ``experiment.json`` or the status of one of its runs is damaged, or the folder is
+            a copy of another experiment.
+    """
     dropped = _count_protected(plan).dropped
     if not dropped:
         return None
@@ -160,20 +193,24 @@ def _count_protected(plan: Plan, tuned: Collection[str] = ()) -> Protected:
 
     Args:
         plan: The plan of an experiment, or of its sweep.
-        tuned: The fields of the sweep, if it is one. Its plan lacks the further values of a variant until all listed
-            ones have results; runs with them are not dropped if all planned runs of the variant are recorded.
+        tuned: The fields of the sweep, if ``plan`` is the plan of a sweep; else empty. Such a plan lacks the further
+            values of a variant until all listed values have results. So recorded runs of a variant do not count as
+            dropped if all planned runs of this variant are recorded.
 
     Raises:
-        HeadToHeadError: If the stored record is damaged, or the folder is a copy of another experiment.
+        HeadToHeadError: If the stored record or the status of a recorded run is damaged, or the folder is a copy of
+            another experiment.
     """
     if not (plan.directory / EXPERIMENT).exists():
         return Protected(0, 0)
     experiment = ExperimentDirectory.read(plan.directory)
     record_of = experiment.record.by_slug
     are_hashes_final = plan.tuning is None or plan.tuning.is_chosen
-    planned: set[object] = set()
-    for run in plan.runs:
-        planned.add(run.run_hash if are_hashes_final else (run.variant, run.seed))
+
+    def key(run: PlannedRunRecord) -> object:
+        return run.run_hash if are_hashes_final else (run.variant, run.seed)
+
+    planned = {key(run) for run in plan.runs}
     complete = []
     if tuned:
         recorded_hashes = {run.run_hash for run in experiment.record.runs}
@@ -184,9 +221,8 @@ def _count_protected(plan: Plan, tuned: Collection[str] = ()) -> Protected:
         if observe(recorded.path(experiment.path)).state not in PROTECTED:
             continue
         number += 1
-        key = recorded.run_hash if are_hashes_final else (recorded.variant, recorded.seed)
         is_further_value = _untuned(record_of[recorded.variant], tuned) in complete
-        if key not in planned and not is_further_value:
+        if key(recorded) not in planned and not is_further_value:
             dropped += 1
     return Protected(number, dropped)
 
@@ -194,7 +230,10 @@ def _count_protected(plan: Plan, tuned: Collection[str] = ()) -> Protected:
 def _complete_variants(
     plan: Plan, recorded_hashes: Collection[str], tuned: Collection[str]
 ) -> list[dict[str, Scalar]]:
-    """Return the axis values, without swept fields, of each variant of a sweep whose planned runs are all recorded."""
+    """Return the axis values, without swept fields, of the tuned variants whose planned tuning runs are all recorded.
+
+    The values of a variant occur once for each of its settings.
+    """
     incomplete = []
     for run in plan.runs:
         if run.run_hash not in recorded_hashes:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from headtohead.plugins.registry import find_schedule
+from headtohead.plugins.registry import calling, construct, find_schedule
 from headtohead.plugins.schedule import Moment, Schedule
 from headtohead.schema.run_config import TrainConfig
 
 
 def schedule_of(train: TrainConfig) -> Schedule:
-    """Return the learning-rate schedule of a configuration with parsed options."""
-    schedule = find_schedule(train.schedule.name)
-    return schedule(train.schedule.options)
+    """Return the learning-rate schedule of a configuration with parsed options; raises as `decays_to_an_end`."""
+    return construct(find_schedule(train.schedule.name), train.schedule.options)
 
 
 def decays_to_an_end(train: TrainConfig) -> bool:
@@ -18,9 +17,14 @@ def decays_to_an_end(train: TrainConfig) -> bool:
 
     ``inverse-sqrt`` has no end: its rate does not depend on the number of steps, and falls by a tenth over the last
     fifth of them.
+
+    Raises:
+        HeadToHeadError: If the schedule is not registered, or a plugin's schedule fails (see `calling`).
     """
-    final_rate = schedule_of(train).final_rate()
-    return final_rate is not None and final_rate < train.lr
+    schedule = schedule_of(train)
+    with calling(type(schedule)):
+        final_rate = schedule.final_rate()
+        return final_rate is not None and final_rate < train.lr
 
 
 def planned_steps(train: TrainConfig, steps_per_epoch: int, tokens_per_epoch: int) -> int:
@@ -44,9 +48,14 @@ def planned_steps(train: TrainConfig, steps_per_epoch: int, tokens_per_epoch: in
     return max(1, round(epochs * steps_per_epoch))
 
 
-def evaluation_interval(train: TrainConfig, steps: int) -> int:
-    """Return the number of steps between evaluations: ``evaluate_every``, or a tenth of the steps."""
+def averaging_interval(train: TrainConfig, steps: int) -> int:
+    """Return the number of steps that a mean training loss is of: ``evaluate_every``, or a tenth of the steps."""
     return train.evaluate_every or max(1, round(steps / 10))
+
+
+def loss_interval(steps: int) -> int:
+    """Return the number of steps between two values of the training loss: a fiftieth of the steps."""
+    return max(1, round(steps / 50))
 
 
 def warmup_steps(train: TrainConfig, steps: int) -> int:

@@ -13,7 +13,7 @@ from headtohead.model.loss import max_chunk_logits
 from headtohead.model.members import shape_key
 from headtohead.planning.compatibility import longest_sequences
 from headtohead.plugins.launcher import Launcher, cpu_cores
-from headtohead.plugins.registry import find_positional, registered
+from headtohead.plugins.registry import calling, find_positional, registered
 from headtohead.schema.choices import PRECISIONS
 from headtohead.schema.roles import Role
 from headtohead.schema.run_config import RunConfig
@@ -44,9 +44,15 @@ SCORE_COPIES = 7
 FUSED_SCORE_COPIES = 2
 """Numbers that a training step stores per activation and per attention score, gradients included.
 
-A fused path without dropout and without a bias per sentence stores no weights. With these numbers, the formula of
-`_fitting` is an upper bound for every registered positional encoding and attention style; a step needs 0.5 to 0.9 of
-it.
+A fused path without dropout and without a bias per sentence stores no weights.
+"""
+
+EVALUATION_COPIES = 2.9
+EXPLICIT_EVALUATION_SCORES = 3
+"""Numbers that an evaluation stores per activation of a layer, and per score of a layer on the explicit path.
+
+An evaluation stores the activations of a single layer, but has larger batches than a training step. With these numbers,
+the peak of the measured studies of benchmarks/memory.py is 0.7 to 1.0 of `stack_bytes`.
 """
 
 LOGIT_COPIES = 4
@@ -86,8 +92,8 @@ def arrange(
 
     Runs whose tensors have the same shapes can share a stack; their stacks differ in size by at most 1. A stack is not
     larger than its estimated fastest size and fits into memory, or has a single run. There are at least as many stacks
-    as processes if there are enough runs. Similar runs are put into the same stack; on a CPU, enough runs with the same
-    encodings and masks share one with no others.
+    as processes if there are enough runs. Similar runs are put into the same stack. On a CPU, runs with the same
+    encodings and masks get stacks without other runs, if they are large enough (`OWN_STACK_NUMBERS`).
 
     Args:
         plan: The plan of the runs.
@@ -95,6 +101,9 @@ def arrange(
         workers: The number of processes, at least 1.
         device: ``"cpu"`` or ``"cuda"``.
         memory: Bytes of memory for each process, on the device.
+
+    Raises:
+        HeadToHeadError: If the code of a positional encoding that is a plugin fails.
     """
     groups = _groups(plan, runs, device)
     num_runs = {group: len(members) for group, members in groups.items()}
@@ -117,8 +126,8 @@ def arrange(
 def _groups(plan: Plan, runs: Sequence[PlannedRun], device: str) -> dict[Group, list[PlannedRun]]:
     """Return the runs that can share stacks, by what they share, similar runs next to each other.
 
-    ``Group.entries`` is empty except on a CPU, for runs with equal encodings and masks whose activations are so many
-    that they get stacks of their own.
+    ``Group.entries`` is set on a CPU only, for runs with so many activations that each pair of encodings and masks gets
+    stacks of its own; elsewhere it is empty.
     """
     group_of: dict[str, Group] = {}
     sort_key_of: dict[str, list[str]] = {}
@@ -184,11 +193,13 @@ def fastest_members(config: RunConfig, parameters: int, device: str) -> int:
 def training_bytes(plan: Plan, run: PlannedRun) -> int:
     """Return the estimated memory in bytes of a run as a member of a stack in training.
 
-    It has weights, gradients, optimizer moments, activations, attention scores and, with greedy decoding, the logits
-    of a decoding step. The logits of training, which the members of a stack share in chunks, are left out.
+    It has weights, gradients, optimizer moments, activations and attention scores, those of a training step or of an
+    evaluation, whichever are more, and with greedy decoding the logits of a decoding step. The logits of training,
+    which the members of a stack share in chunks, are left out.
 
     Raises:
         KeyError: If the run's variant is none of the plan.
+        HeadToHeadError: If the code of a positional encoding that is a plugin fails.
     """
     config = plan.variant_of(run).config
     counts = plan.variant_of(run).record.counts
@@ -196,18 +207,53 @@ def training_bytes(plan: Plan, run: PlannedRun) -> int:
     model = config.model
     length = _length(config, longest)
     rows = _rows(config, longest)
-    width = 6 * model.d_model + 4 * counts.inner_width + model.d_ff
-    activations = model.layers_in_all * width * rows * length
-    scores = _score_copies(config, counts.path) * model.heads * rows * length**2
-    weights = 4  # weights, gradients, two moments
+    d_ff_copies = 2 if _is_gated(config) else 1
+    width = 6 * model.d_model + 4 * counts.inner_width + d_ff_copies * model.d_ff
+    training_scores = _score_copies(config, counts.path) * model.heads * length
+    per_training_token = ACTIVATION_COPIES * model.layers_in_all * width + training_scores
+    evaluation_scores = _evaluation_score_copies(config, counts.path) * model.heads * length
+    per_evaluation_token = EVALUATION_COPIES * width + evaluation_scores
+    of_training = rows * length * per_training_token
+    of_evaluation = config.evaluate.batch_size * length * per_evaluation_token
+    weight_copies = 4  # weights, gradients, two moments
     if config.train.early_stopping is not None:
-        weights += 1  # the best weights
-    logits = 0
-    if config.evaluate.decode == "greedy":  # those of a step
-        logits = config.evaluate.batch_size * _target_words(plan, run)
-    numbers = weights * counts.total + ACTIVATION_COPIES * activations + scores
-    numbers += LOGIT_COPIES * logits
+        weight_copies += 1  # the best weights
+    step_logits = 0
+    if config.evaluate.decode == "greedy":
+        step_logits = config.evaluate.batch_size * _target_words(plan, run)
+    numbers = weight_copies * counts.total + max(of_training, of_evaluation)
+    numbers += LOGIT_COPIES * step_logits
     return int(_number_bytes(config) * numbers)
+
+
+def stack_bytes(plan: Plan, run: PlannedRun, members: int, device: str) -> int:
+    """Return the estimated memory in bytes of a stack in training, without that of its process.
+
+    The members share the logits of a chunk.
+
+    Args:
+        plan: The plan of the run.
+        run: Any run of the stack; its memory is that of every member.
+        members: The number of members.
+        device: ``"cpu"`` or ``"cuda"``.
+
+    Raises:
+        KeyError: If the run's variant is none of the plan.
+        HeadToHeadError: If the code of a positional encoding that is a plugin fails.
+    """
+    return members * training_bytes(plan, run) + _chunk_bytes(plan, run, members, device)
+
+
+def _chunk_bytes(plan: Plan, run: PlannedRun, members: int, device: str) -> int:
+    """Return the estimated memory in bytes of the logits that the members of a stack share."""
+    config = plan.variant_of(run).config
+    longest = plan.data_of(run).record["longest"]
+    target_words = _target_words(plan, run)
+    chunk = max_chunk_logits(config.model.d_model, target_words, is_cuda=device != "cpu")
+    training_tokens = _rows(config, longest) * _length(config, longest)
+    evaluation_tokens = config.evaluate.batch_size * int(longest["target"])
+    tokens = max(training_tokens, evaluation_tokens)
+    return _number_bytes(config) * LOGIT_COPIES * min(chunk, members * tokens * target_words)
 
 
 def _fitting(plan: Plan, run: PlannedRun, wanted: int, device: str, memory: int) -> int:
@@ -215,8 +261,7 @@ def _fitting(plan: Plan, run: PlannedRun, wanted: int, device: str, memory: int)
 
     It is at least 1, even if a single member does not fit. The scheduler halves a stack that runs out of memory. The
     members share the logits of a chunk, which are estimated for ``wanted`` members, so the estimate for fewer members
-    is too low. On a GPU, a backend other than ``eager`` needs ``CAPTURED_COPIES`` times the
-    memory.
+    is too low. On a GPU, a backend other than ``eager`` needs ``CAPTURED_COPIES`` times the memory.
 
     Args:
         plan: The plan of the run.
@@ -228,14 +273,9 @@ def _fitting(plan: Plan, run: PlannedRun, wanted: int, device: str, memory: int)
     Raises:
         KeyError: If the run's variant is none of the plan.
     """
+    chunk = _chunk_bytes(plan, run, wanted, device)
+    available = MEMORY_FRACTION * (memory - PROCESS_BYTES - chunk)
     config = plan.variant_of(run).config
-    longest = plan.data_of(run).record["longest"]
-    target_words = _target_words(plan, run)
-    chunk = max_chunk_logits(config.model.d_model, target_words, is_cuda=device != "cpu")
-    training_tokens = _rows(config, longest) * _length(config, longest)
-    tokens = max(training_tokens, config.evaluate.batch_size * longest["target"])
-    logits = LOGIT_COPIES * min(chunk, wanted * tokens * target_words)
-    available = MEMORY_FRACTION * (memory - PROCESS_BYTES - _number_bytes(config) * logits)
     if device == "cuda" and config.train.backend != "eager":
         available /= CAPTURED_COPIES
     return max(1, min(wanted, int(available // training_bytes(plan, run))))
@@ -248,6 +288,9 @@ def _score_copies(config: RunConfig, paths: Mapping[Role, str]) -> int:
         config: A resolved configuration.
         paths: The attention path of each role, ``fused`` or ``explicit``; with dropout of attention, or a bias by
             content, a fused path stores as many as an explicit one.
+
+    Raises:
+        HeadToHeadError: If a positional encoding is not registered, or is a plugin and fails.
     """
     model = config.model
     layers = {
@@ -257,12 +300,36 @@ def _score_copies(config: RunConfig, paths: Mapping[Role, str]) -> int:
     }
     copies = 0
     for role, path in paths.items():
-        encoding = config.entry("positional", role)
-        mechanisms = find_positional(encoding.name).mechanisms_of(encoding.options)
         is_fused = path == "fused" and not model.dropout_attention
-        stores_weights = not is_fused or "content_bias" in mechanisms
+        stores_weights = not is_fused or "content_bias" in _mechanisms(config, role)
         copies += layers[role] * (SCORE_COPIES if stores_weights else FUSED_SCORE_COPIES)
     return copies
+
+
+def _evaluation_score_copies(config: RunConfig, paths: Mapping[Role, str]) -> int:
+    """Return how many numbers an evaluation stores per attention score of a layer, the most of all roles.
+
+    A fused path adds the bias to the mask of each sentence. Arguments and errors are those of `_score_copies`.
+    """
+    copies = 0
+    for role, path in paths.items():
+        if path != "fused":
+            copies = max(copies, EXPLICIT_EVALUATION_SCORES)
+        elif _mechanisms(config, role) & {"bias", "content_bias"}:
+            copies = max(copies, 1)
+    return copies
+
+
+def _mechanisms(config: RunConfig, role: Role) -> frozenset[str]:
+    """Return the hooks by which the positional encoding of a role acts.
+
+    Raises:
+        HeadToHeadError: If it is not registered, or is a plugin and fails.
+    """
+    chosen = config.entry("positional", role)
+    encoding = find_positional(chosen.name)
+    with calling(encoding):
+        return encoding.mechanisms_of(chosen.options)
 
 
 def _activations(plan: Plan, run: PlannedRun) -> int:
@@ -274,10 +341,14 @@ def _activations(plan: Plan, run: PlannedRun) -> int:
 def _activations_per_token(config: RunConfig) -> int:
     """Return the approximate number of activations per token, without logits."""
     model = config.model
-    networks = config.entries("feed_forward").values()
-    is_gated = any(registered("feed_forward", chosen.name).gated for chosen in networks)
-    d_ff_copies = 3 if is_gated else 1
+    d_ff_copies = 3 if _is_gated(config) else 1
     return model.layers_in_all * (10 * model.d_model + d_ff_copies * model.d_ff)
+
+
+def _is_gated(config: RunConfig) -> bool:
+    """Return whether a feed-forward network has gates, which are as wide as its inner activations."""
+    networks = config.entries("feed_forward").values()
+    return any(registered("feed_forward", chosen.name).gated for chosen in networks)
 
 
 def _tokens(config: RunConfig) -> int:

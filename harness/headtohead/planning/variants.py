@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from headtohead.config.labels import Scalar, scalar, text
 from headtohead.config.source_location import SourceLocation, shown
 from headtohead.config.validation_errors import suggest_field
 from headtohead.errors import nearest
+from headtohead.planning.naming import Combination
 from headtohead.plugins.families import COMPONENTS
 from headtohead.schema.run_config import QUIRKS, SECTIONS, RunConfig
 from headtohead.schema.sections import NotHashed
@@ -46,13 +48,19 @@ def comparison_group(axes: Mapping[str, Scalar]) -> dict[str, Scalar]:
 
 @dataclass(frozen=True)
 class Variant:
-    """A complete configuration without its seed, with its slug, title and axis values."""
+    """A complete configuration without its seed, with its slug, title, axis values and their phrases."""
 
     slug: str
     title: str
     axes: Mapping[str, Scalar]
     config: RunConfig
     match: Match = "none"
+    phrases: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def combination(self) -> Combination:
+        """The axis values and their phrases."""
+        return Combination(self.axes, self.phrases)
 
 
 def variant_key(config: RunConfig, match: Match) -> str:
@@ -76,8 +84,8 @@ def check_axis(axis: str, values: Sequence[Any], location: SourceLocation) -> No
         location: Location of the values in the file.
 
     Raises:
-        HeadToHeadError: For an unknown axis, a section, a field that no result depends on, and for values that are no
-            list, or an empty one.
+        HeadToHeadError: For an unknown axis, a section other than ``data``, a field that no result depends on, and for
+            values that are no list, or an empty one.
     """
     section, _, field = axis.partition(".")
     sections = [*COMPONENTS, *SECTIONS, QUIRKS]
@@ -114,7 +122,18 @@ def check_match(value: Any, location: SourceLocation) -> Match:
 
 
 def label_of_parts(value: Any, location: SourceLocation, key: str) -> str:
-    """Return the label of a recipe or a data section: its name, which it has under ``key``, and the changed fields."""
+    """Return the label of a recipe or a data section: its name, and the fields that are written beside the name.
+
+    Files, addresses, and fields that no result depends on are left out.
+
+    Args:
+        value: The name, or a mapping with the name under ``key`` and fields.
+        location: Location of the value in the file.
+        key: The key of the name, such as ``dataset``.
+
+    Raises:
+        HeadToHeadError: If the value is no name and no such mapping.
+    """
     name, fields = named_parts(value, location, key)
     changed = []
     for field, setting in fields.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -12,6 +12,7 @@ from torch import Tensor
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.component import Component, Geometry
 from headtohead.plugins.entry import Options, Setting
+from headtohead.schema.phrases import Phrase
 
 if TYPE_CHECKING:
     from headtohead.schema.run_config import ModelConfig
@@ -22,11 +23,20 @@ MaskPattern = Literal["same", "prefix", "other"]
 keys up to its own position, or neither. Keys that no query attends to, such as padding, are ignored.
 """
 
+MIXING_HOOKS = (
+    "mix_embeddings",
+    "mix_tokens",
+    "mix_projections",
+    "mix_feed_forward",
+    "mix_inner",
+)
+"""Hooks whose results may depend on earlier tokens."""
+
 
 class HeadOptions(Options):
     """Options of a style with grouped queries (Ainslie et al. 2023, arXiv:2305.13245, section 2.2)."""
 
-    kv_heads: int | None = Field(
+    kv_heads: Annotated[int | None, Phrase("{value} key-value heads")] = Field(
         None,
         ge=1,
         le=1024,
@@ -40,8 +50,8 @@ class Attention(Component):
     An experiment sets a style per role. The core builds one object per layer and role, and calls
     the hooks of a layer in this order:
 
-    1. ``mix_tokens(x)`` in self-attention, then the projections, or ``project(x)`` in self-attention; before the first
-       layer ``mix_embeddings(x)``
+    1. ``mix_tokens(x)`` in self-attention, then the projections, or ``project(x)`` and ``mix_projections(x)`` in
+       self-attention; before the first layer ``mix_embeddings(x)``
     2. ``transform(q, k)``, then the encoding's ``rotate``; ``mix_values(values, first)`` and
        ``embed_values(values, ids)``
     3. ``scores(q, k, ...)``, then the encoding's ``score``, ``bias`` and ``content_bias`` are added
@@ -49,11 +59,12 @@ class Attention(Component):
     5. ``normalise(scores, mask)``
     6. ``mix(weights)``, then dropout, the product with the values, and the encoding's ``values``
     7. ``post_heads(heads, x, values)``, then the output projection
+    8. ``mix_feed_forward(x)`` and ``mix_inner(x)`` in the feed-forward network of the layer, for a style of
+       self-attention
 
-    Training uses torch's fused kernel as long as a style overrides at most ``geometry``, ``mix_embeddings``,
-    ``mix_tokens``, ``project``, ``transform``, ``mix_values``, ``embed_values`` and ``post_heads``. A style that
-    overrides ``scores``, ``mix_scores``, ``normalise``, ``mix`` or ``read`` trains on the explicit path, which computes
-    the weights as a matrix, unless it also defines ``fast_path``. Attention maps always use the explicit path; the
+    Training uses torch's fused kernel unless a style overrides ``scores``, ``mix_scores``, ``normalise``, ``mix`` or
+    ``read``. Such a style trains on the explicit path, which computes the weights as a matrix, unless it also defines
+    ``fast_path``. Attention maps always use the explicit path; the
     invariants verify that both paths agree.
     """
 
@@ -63,12 +74,14 @@ class Attention(Component):
             "mix_embeddings",
             "mix_tokens",
             "project",
+            "mix_projections",
             "transform",
             "mix_values",
             "embed_values",
             "scores",
         ),
         *("mix_scores", "normalise", "mix", "fast_path", "post_heads", "read"),
+        *("mix_feed_forward", "mix_inner"),
     )
 
     weights: ClassVar[Literal["distribution", "positive", "signed"]] = "distribution"
@@ -141,9 +154,8 @@ class Attention(Component):
     @classmethod
     def incompatible_with(cls, options: Options, setting: Setting) -> str | None:
         """Return a reason for cross-attention if the style overrides a hook that is called in self-attention only."""
-        hooks = ("mix_embeddings", "mix_tokens", "project", "embed_values")
-        if setting.role != "cross" or all(
-            getattr(cls, hook) is getattr(Attention, hook) for hook in hooks
+        if setting.role != "cross" or not cls._overrides_any(
+            *MIXING_HOOKS, "project", "embed_values"
         ):
             return None
         return f"{cls.entry_name} is defined for self-attention; use another attention.cross"
@@ -151,11 +163,18 @@ class Attention(Component):
     @classmethod
     def depends_on_order(cls, options: Options) -> bool:
         """Return whether outputs depend on the order of tokens without any encoding."""
-        mixes = (
-            cls.mix_tokens is not Attention.mix_tokens
-            or cls.mix_embeddings is not Attention.mix_embeddings
-        )
-        return cls.position_dependent or mixes
+        return cls.position_dependent or cls._overrides_any(*MIXING_HOOKS)
+
+    @classmethod
+    def _overrides_any(cls, *hooks: str) -> bool:
+        return any(getattr(cls, hook) is not getattr(Attention, hook) for hook in hooks)
+
+    def build_inner(self, width: int) -> None:
+        """Create the parameters of ``mix_inner``, as in ``build``; called once the feed-forward network is built.
+
+        Args:
+            width: Width of the argument of ``mix_inner``: ``d_ff``, or twice as much in a gated network.
+        """
 
     @classmethod
     def only_length(cls, options: Options, model: ModelConfig) -> int | None:
@@ -252,6 +271,35 @@ class Attention(Component):
             ``[member, tokens, number of heads · width]`` each, with the numbers and widths of ``geometry``.
         """
         raise NotImplementedError
+
+    def mix_projections(self, x: Tensor) -> Tensor:
+        """Return changed queries, keys and values of self-attention, ``[member, batch, time, width]``.
+
+        Called after the projections. A result may depend on its token and earlier tokens, as in ``mix_tokens``.
+
+        Args:
+            x: Queries, keys and values of all heads, concatenated along the width.
+        """
+        return x
+
+    def mix_feed_forward(self, x: Tensor) -> Tensor:
+        """Return changed inputs of the layer's feed-forward network, ``[member, batch, time, d_model]``.
+
+        They are normalised before in a pre-norm model. A result may depend on its token and earlier tokens, as in
+        ``mix_tokens``.
+        """
+        return x
+
+    def mix_inner(self, x: Tensor) -> Tensor:
+        """Return a changed result of the feed-forward network's first map, before its activation.
+
+        A result may depend on its token and earlier tokens, as in ``mix_tokens``.
+
+        Args:
+            x: ``[member, batch, time, d_ff]``; in a gated network, the argument of the activation and then the gate,
+                ``[member, batch, time, 2 · d_ff]``.
+        """
+        return x
 
     def mix_values(self, values: Tensor, first: Tensor) -> Tensor:
         """Return changed values, ``[member, batch, key and value head, key, value width]``.

@@ -49,6 +49,14 @@ class Entry:
     entry_name: ClassVar[str] = "unnamed"
     """Name of the entry in experiment files, for messages. The registry sets it."""
 
+    phrase: ClassVar[str] = ""
+    """What people call the entry: a noun phrase, or one that starts with ``with`` or ``without``.
+
+    Titles, tables and sentences use it: ``"without positions"``, ``"independent heads"``. ``{option}`` is the value of
+    an option. A part in brackets is used if an option in it is not at its default: ``"rotary[ with base {theta}]"``.
+    By default, ``with`` and the name. It is not part of the hash of a source: no result depends on it.
+    """
+
     role_defaults: ClassVar[Mapping[str, str]] = {}
     """Entries that replace this entry in other roles when a user gives a name without roles.
 

@@ -19,6 +19,7 @@ from headtohead.plugins.entry import Entry
 from headtohead.plugins.families import REGISTERED_BY, Family
 from headtohead.plugins.hookspecs import HOOKS
 from headtohead.plugins.reads import option_of
+from headtohead.schema.phrases import slots
 from headtohead.schema.sections import is_path
 
 MAX_NAME = 60
@@ -137,6 +138,7 @@ def _require_valid(family: Family, name: str, entry: type[Entry], where: str) ->
     """Raise if an attribute or a method of an entry's class is not what its family requires."""
     with named_failure(f"{where}: {family.name} '{name}' is invalid:", entry.__module__):
         entry.require_valid()
+        require_valid_phrase(entry)
         _require_valid_reads(entry)
     base = family.base_class
     known = _methods_of_the_core(base)
@@ -154,6 +156,21 @@ def _require_valid(family: Family, name: str, entry: type[Entry], where: str) ->
                 continue
             if message:
                 raise HeadToHeadError(f"{where}: {family.name} '{name}': {message}")
+
+
+def require_valid_phrase(entry: type[Entry]) -> None:
+    """Raise TypeError if ``phrase`` is no text or no template of options."""
+    fields = entry.Options.model_fields
+    try:
+        unknown = [slot for slot in slots(entry.phrase) if slot not in fields]
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"phrase is {entry.phrase!r}; expected text such as 'rotary', with options in braces"
+        ) from error
+    if unknown:
+        raise TypeError(
+            f"phrase is {entry.phrase!r}, but Options has no '{unknown[0]}'{nearest(unknown[0], fields)}"
+        )
 
 
 def _require_valid_reads(entry: type[Entry]) -> None:

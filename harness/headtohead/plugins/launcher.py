@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
@@ -64,6 +65,10 @@ class Exit:
     code: int
 
 
+def watch_nothing() -> None:
+    """Show nothing of a stack in training."""
+
+
 class Launcher(Entry):
     """Starts workers for jobs and reports their exits.
 
@@ -78,8 +83,12 @@ class Launcher(Entry):
     in_process: ClassVar[bool] = False
     """Whether stacks train in the process of the command, so that no progress bar may redraw the terminal."""
 
+    watch: Callable[[], None]
+    """Shows the progress; a launcher with ``in_process`` calls it while a stack trains, a few times per second."""
+
     def __init__(self, options: BaseOptions | None = None) -> None:
         self.options = options if options is not None else self.Options()
+        self.watch = watch_nothing
 
     def warm(self) -> None:
         """Prepare workers while the study is planned, to shorten the first start.
@@ -149,8 +158,9 @@ def gpu_memory() -> int:
     return min(sizes, default=SMALL_GPU)
 
 
+@cache
 def machine_memory() -> int:
-    """Return the memory in bytes of this machine, or of the container of this process."""
+    """Return the memory in bytes of this machine, or of the container of this process; measured once."""
     import psutil
 
     limits = [int(psutil.virtual_memory().total)]

@@ -88,10 +88,11 @@ class AnsweredContrast:
     """A main contrast of an answer.
 
     Args:
-        label: The name of the contrast, such as ``rotary against none``.
-        left: The first part of the name, such as ``rotary``.
+        label: The name of the contrast, such as ``rotary instead of sinusoidal``.
+        sentence: The sentence on the contrast.
         direction: The first words of the verdict, such as ``better`` or ``no difference shown``.
         verdict: The verdict, such as ``better by more than the margin``.
+        metric: The metric of the difference, such as ``test/exact_match``.
         difference: The mean difference; None without a test.
         interval: The ends of the interval of the difference; None without one.
         adjusted_p: The p-value, corrected for the number of contrasts; None without a test.
@@ -99,9 +100,10 @@ class AnsweredContrast:
     """
 
     label: str
-    left: str
+    sentence: str
     direction: str
     verdict: str
+    metric: str
     difference: float | None
     interval: tuple[float, float] | None
     adjusted_p: float | None
@@ -114,6 +116,7 @@ class Answer:
 
     Args:
         text: The answer, or why there is none.
+        limits: What limits the answer, in a line; empty if nothing is known to.
         rows: The table of differences: a row per main contrast, with texts by the name of the column.
         cautions: The remarks beside the answer: severity (``warning`` or ``caution``) and text.
         setup: The set-up in a sentence.
@@ -125,6 +128,7 @@ class Answer:
     """
 
     text: str
+    limits: str
     rows: Sequence[Mapping[str, str]]
     cautions: Sequence[tuple[str, str]]
     setup: str
@@ -162,6 +166,19 @@ class Logger(Entry):
             uri: The address in ``h2h sync --uri``; None: the tracker's default.
         """
         return StudyLogger(study, cls)
+
+    @classmethod
+    def has_all(cls, study: LoggedStudy, answer: Answer | None) -> bool:
+        """Return whether the tracker has all runs of a study and its answer, as they are.
+
+        Called in the process of ``h2h run`` where it has trained nothing, so it imports no large package. False: a pass
+        over the runs finds out.
+
+        Args:
+            study: The study.
+            answer: The answer of the study; None: there is none.
+        """
+        return False
 
     @classmethod
     def tracker_name(cls, runs: Path) -> str:

@@ -187,8 +187,9 @@ def _restored(functions: Functions, plugin: str) -> list[str]:
     """Restore functions that were replaced, and return their names."""
     names = []
     for label, (owner, before) in functions.items():
+        after = vars(owner)
         for name, old in before.items():
-            new = vars(owner).get(name)
+            new = after.get(name)
             if new is old or not (old is None or callable(old)):
                 continue
             if _is_defined_by(new, plugin) or not _is_internal(new, old, label):

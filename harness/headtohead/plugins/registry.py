@@ -22,14 +22,23 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pluggy
 
-from headtohead.errors import HeadToHeadError, describe, nearest, suggestion
+from headtohead.errors import (
+    HeadToHeadError,
+    PluginError,
+    describe,
+    is_disk_error,
+    machine_limit,
+    nearest,
+    suggestion,
+)
 from headtohead.plugins.built_in import DISTRIBUTION, MODULES
 from headtohead.plugins.entry_checks import entries_of, module_of
 from headtohead.plugins.families import FAMILIES
@@ -60,6 +69,8 @@ if TYPE_CHECKING:
 ENTRY_POINT_GROUP = "headtohead"
 
 log = logging.getLogger(__name__)
+
+AnyEntry = TypeVar("AnyEntry", bound="Entry")
 
 
 @dataclass(frozen=True)
@@ -157,6 +168,17 @@ class Registry:
         if path in self.files:
             return f"{command} --plugin {os.path.relpath(path)}"
         return command
+
+    def failure(self, plugins: Iterable[Registered], error: Exception) -> str:
+        """Return the text of an error in the code of one of some entries, with the command that tests the first."""
+        by_label = {entry.label: entry for entry in plugins}
+        labels = sorted(by_label)
+        command = self.check_command(by_label[labels[0]])
+        text = f"{' and '.join(labels)} fails: "
+        advice = f"; correct the plugin, and test it with '{command}'"
+        if isinstance(error, HeadToHeadError):
+            return f"{text}{error}{advice}"
+        return f"{text}{self.describe(error)}{advice} (h2h -v prints the traceback)"
 
     def all(self) -> Iterator[Registered]:
         """Yield every entry, family by family, in alphabetical order of names."""
@@ -375,6 +397,39 @@ def find_entries(named: Iterable[tuple[str, str]]) -> list[Registered]:
     """Return the entries with these families and names."""
     registry = current()
     return [registry.find(family, name) for family, name in named]
+
+
+@contextmanager
+def calling(entry: type[Entry]) -> Iterator[None]:
+    """Turn an error of a plugin into a `PluginError` while the block calls the plugin's class or its object.
+
+    Unchanged are the errors of built-in entries, errors of the disk and of the limits of the machine, and
+    `HeadToHeadError`, by which a plugin refuses its options or its model.
+
+    Raises:
+        PluginError: In place of any other error of a registered entry that is not built in.
+    """
+    try:
+        yield
+    except HeadToHeadError:
+        raise
+    except Exception as error:
+        if is_disk_error(error, of_plugin=True) or machine_limit(error):
+            raise
+        for registered in current().all():
+            if registered.entry is entry and not registered.is_built_in:
+                raise PluginError(current().failure([registered], error)) from error
+        raise
+
+
+def construct(entry: type[AnyEntry], *arguments: Any) -> AnyEntry:
+    """Return a new object of an entry's class.
+
+    Raises:
+        HeadToHeadError: If the constructor raises it, or any other error in a plugin (see `calling`).
+    """
+    with calling(entry):
+        return entry(*arguments)
 
 
 def find_positional(name: str) -> type[Positional]:

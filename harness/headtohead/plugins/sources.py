@@ -9,10 +9,9 @@ import re
 import site
 import sys
 import sysconfig
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
-
-from headtohead import files
 
 OWN = (
     "headtohead_judge",
@@ -22,6 +21,10 @@ OWN = (
     "headtohead_notebooks",
 )
 """The packages of headtohead."""
+
+PHRASE = rb"^    phrase = (?:\(\n(?: {8}.*\n)+ {4}\)|.+)\n"
+PHRASES = re.compile(rb"(?<=\n\n)%b\n|%b" % (PHRASE, PHRASE), re.MULTILINE)
+"""The phrases of the classes of a file, each with a blank line after it that it alone needs."""
 
 MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
@@ -61,13 +64,14 @@ def source_file(name: str, project: Path) -> Path | None:
 def source_sha256(file: Path) -> str:
     """Return the sha256 of a plugin file and of the modules of its project that it imports, also inside functions.
 
-    A module belongs to the project if it is in the package of the file or not installed. The modules of headtohead
-    count by its version. A file that imports no module of its project has the sha256 of its content.
+    Phrases of entries do not count, because no result depends on them. A module belongs to the project if it is in the
+    package of the file or not installed. The modules of headtohead count by its version. A file that imports no module
+    of its project has the sha256 of its content without phrases.
     """
     file = file.resolve()
     package = package_folder(file)
     if package is not None and package.name in OWN:
-        return files.sha256(file)
+        return sha256_without_phrases(file.read_bytes())
     hashes: dict[Path, str] = {}
     waiting = [file]
     while waiting:
@@ -75,7 +79,7 @@ def source_sha256(file: Path) -> str:
         if path in hashes:
             continue
         content = path.read_bytes()
-        hashes[path] = hashlib.sha256(content).hexdigest()
+        hashes[path] = sha256_without_phrases(content)
         for name in _imports(content):
             imported = _imported(name, path)
             if imported is None:
@@ -87,6 +91,11 @@ def source_sha256(file: Path) -> str:
     if not other_hashes:
         return own_hash
     return hashlib.sha256(" ".join([own_hash, *sorted(other_hashes)]).encode()).hexdigest()
+
+
+def sha256_without_phrases(content: bytes) -> str:
+    """Return the sha256 of the source of a plugin without the phrases of its entries."""
+    return hashlib.sha256(PHRASES.sub(b"", content)).hexdigest()
 
 
 def package_folder(file: Path) -> Path | None:
@@ -124,21 +133,23 @@ def _module_in(folder: Path, parts: Sequence[str]) -> Path | None:
     return None
 
 
-def _imports(content: bytes) -> Iterator[str]:
-    """Yield the names of the modules that a file imports; those of relative imports begin with a dot."""
+@lru_cache(maxsize=64)
+def _imports(content: bytes) -> tuple[str, ...]:
+    """Return the names of the modules that a file imports; those of relative imports begin with a dot."""
+    names: list[str] = []
     try:
         nodes = [*ast.walk(ast.parse(content))]
     except (SyntaxError, ValueError):
-        return
+        return ()
     for node in nodes:
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             module = "." * node.level + (node.module or "")
-            yield module
             prefix = f"{module}." if node.module else module
-            for alias in node.names:
-                yield prefix + alias.name
+            names.append(module)
+            names += [prefix + alias.name for alias in node.names]
+    return tuple(names)
 
 
 def module_file(name: str) -> Path | None:

@@ -15,7 +15,7 @@ import sysconfig
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
@@ -208,7 +208,7 @@ def _resolved(file: str) -> str:
     return _without_links(os.path.abspath(file))
 
 
-@lru_cache(maxsize=4096)
+@cache
 def _without_links(path: str) -> str:
     return os.path.realpath(path)
 

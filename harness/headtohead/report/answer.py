@@ -1,29 +1,24 @@
-"""The answer of a report: a sentence per verdict, the best of all pairs of two axes, or why there is no answer."""
+"""The answer of a report: a sentence per contrast, the best of all pairs of two axes, or why there is no answer."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.scores import OTHER_DATA
+from headtohead.analysis.sentences import brackets_note, margin_note, sentence
 from headtohead.analysis.study import Analysis
 from headtohead.analysis.two_way import Combination, TwoWayResult
-from headtohead.analysis.wording import ends, largest_text, named_sides
+from headtohead.analysis.wording import ends, largest_text
 from headtohead.config.labels import listed
-from headtohead.config.labels import text as value_text
 from headtohead.planning.variants import DATA_AXIS
-from headtohead.storage.metrics import counted, higher_is_better, readable, show, span, with_unit
-from headtohead.storage.states import RESULTS
+from headtohead.storage.metrics import counted, higher_is_better, readable, show
 from headtohead_judge.paired_tests import Summary
-from headtohead_judge.power import detectable_difference
 from headtohead_judge.verdicts import (
     BETTER,
-    BY_LESS,
-    BY_MORE,
-    DETECTED,
+    CANNOT_TELL,
     EQUIVALENT,
     IDENTICAL,
     LARGER,
@@ -36,299 +31,181 @@ from headtohead_judge.verdicts import (
 )
 
 MAX_NAMED = 6
-"""Maximum number of contrasts or variants that a sentence names."""
+"""Contrasts or variants that a sentence names before the number of the others; a single other is named too."""
 
-MAX_VALUES = 4
-"""Maximum number of values of another axis with an effect of their own; with more, the smallest and the largest."""
+MAX_SENTENCES = 9
+"""Maximum number of sentences on contrasts and their brackets; with more than eight contrasts, some share one."""
 
-ORDER: tuple[Direction, ...] = (*DETECTED, SAME, IDENTICAL, NO_VERDICT, EQUIVALENT, NOT_SHOWN)
-"""The verdicts in the order of their sentences."""
-
-SENTENCES: dict[Direction, str] = {
-    BETTER: "Better{metric}{size}{expected}: {contrasts}.",
-    WORSE: "Worse{metric}{size}{expected}: {contrasts}.",
-    LARGER: "Larger{metric}{size}{expected}: {contrasts}.",
-    SMALLER: "Smaller{metric}{size}{expected}: {contrasts}.",
-    SAME: "Same by construction{metric}{expected}: {contrasts}.",
-    IDENTICAL: "Identical{metric}{expected}: {contrasts}.",
-    NO_VERDICT: "No verdict{metric}{expected}: {contrasts}.",
-    EQUIVALENT: "Equivalent{average}{metric}{size}{expected}: {contrasts}.",
-    NOT_SHOWN: "No difference shown{average}{metric}{expected}: {contrasts}{largest}.",
+REST: dict[Direction, str] = {
+    BETTER: "Smaller gains: {names}.",
+    WORSE: "Smaller losses: {names}.",
+    LARGER: "Smaller rises: {names}.",
+    SMALLER: "Smaller falls: {names}.",
+    EQUIVALENT: "Any difference is smaller than the margin of {margin}: {names}.",
+    NOT_SHOWN: "No difference shown: {names}; each could be at most {largest}, in either direction.",
+    IDENTICAL: "The same in every seed: {names}.",
+    SAME: "The same by construction: {names}.",
+    CANNOT_TELL: "Cannot tell, because all scores are the worst or the best possible ones: {names}.",
+    NO_VERDICT: "No verdict: {names}.",
 }
-"""The sentence on all contrasts with a verdict. Slots that do not apply are empty."""
+"""The sentence on several contrasts with the same verdict, beside those that have a sentence of their own."""
 
-IN_METRIC = " in {metric}"
-"""The slot ``metric`` of the first sentence, if all contrasts have one metric."""
+MORE = "The tables have {number}."
+"""The sentence on the contrasts that the others leave no room for."""
 
-ON_AVERAGE = " on average"
-SIZES = {
-    BY_MORE: " by more than the margin of {margin}",
-    BY_LESS: " by less than the margin of {margin}",
-    None: "",
-}
-EQUIVALENT_SIZE = " within the margin of {margin}"
-LARGEST = "; could be up to {difference}"
-LARGEST_OF_SEVERAL = "; the largest could be up to {difference}"
-EXPECTED = {
-    "agrees": ", as expected",
-    "disagrees": ", unlike the expected result",
-    "undecided": ", which leaves the expected result open",
-}
-"""What the sentence of a contrast says of its expected result."""
-
-BASELINE = "the baseline ({title})"
 PARTIAL = "On the finished seeds: {answer}"
-DETECTABLE = "With {seeds}, a difference of {difference} would be shown in 80 % of studies."
-TOO_FEW_SEEDS = "{seeds} are too few: even the largest possible difference may not be shown."
 
 
-class Verdict(NamedTuple):
-    """What the contrasts of a sentence have in common: its key in `SENTENCES`, and three of its slots."""
+def answer(analysis: Analysis, most: int = MAX_SENTENCES) -> tuple[str, ...]:
+    """Return the sentences of the answer to the experiment's question, or the one on why there is none.
 
-    direction: Direction
-    average: str
-    size: str
-    expected: str
+    There is one for each main contrast, in the order of `largest_first`; of ``most`` contrasts or more, the smaller and
+    the undetected ones share sentences. The last sentences state what the brackets and the margin are, if there are
+    any. If the answer is about the pairs of two axes (`ranks_pairs`), the sentences are those of `two_way_answer`, and
+    ``most`` is ignored. With ``allow_partial`` and missing seeds, an answer begins with *On the finished seeds*.
 
-
-def answer(analysis: Analysis) -> str:
-    """Return the answer to the experiment's question, or why there is none: a sentence per verdict.
-
-    Contrasts without a shown difference are followed by the difference that the study would show.
+    Args:
+        analysis: The analysis.
+        most: Maximum number of sentences on contrasts and brackets; at least 3.
 
     Raises:
-        HeadToHeadError: As `Analysis`.
+        HeadToHeadError: If the stored values per example of a run are damaged.
     """
     contrasts = analysis.main_contrasts
     if all(contrast.paired is None for contrast in contrasts):
-        return _no_answer(analysis, contrasts)
+        return (_no_answer(analysis, contrasts),)
     if ranks_pairs(analysis) and analysis.two_way:
-        text = two_way_answer(analysis, analysis.two_way)
+        sentences = two_way_answer(analysis, analysis.two_way)
     else:
-        text = " ".join([*_verdict_sentences(analysis), *_power_sentence(analysis)])
+        sentences = _contrast_sentences(analysis, largest_first(analysis, contrasts), most)
     if analysis.allow_partial and analysis.missing_seeds:
-        return PARTIAL.format(answer=text)
-    return text
+        first, *others = sentences
+        return (PARTIAL.format(answer=first), *others)
+    return tuple(sentences)
 
 
-def _verdict_sentences(analysis: Analysis) -> list[str]:
-    """Return a sentence for each verdict, detected differences first.
+def _contrast_sentences(
+    analysis: Analysis, contrasts: Sequence[ContrastResult], most: int
+) -> list[str]:
+    """Return at most ``most`` sentences on contrasts, in this order, and last what brackets and margin are.
 
-    The first sentence names the metric, if all contrasts have the same; otherwise every contrast names its own.
+    Contrasts without a sentence of their own follow in the sentences of `_rest_sentences`. The metric is named in the
+    first sentence alone if it is that of all contrasts.
     """
-    metrics = {contrast.metric for contrast in analysis.main_contrasts}
-    in_metric = ""
-    if len(metrics) == 1:
-        in_metric = IN_METRIC.format(metric=with_unit(analysis.main_contrasts[0].metric))
-    sentences = []
-    baseline = BASELINE.format(title=analysis.frames.by_slug[analysis.frames.baseline].title)
-    for verdict, contrasts in _by_verdict(analysis).items():
-        sides = []
-        for contrast in contrasts:
-            left, right = named_sides(analysis, contrast)
-            if right and _is_against_baseline(analysis, contrast):
-                right = baseline
-            note = _note(analysis, contrast, names_metric=len(metrics) > 1)
-            sides.append((left, right + note) if right else (left + note, ""))
-        if any(_is_against_baseline(analysis, contrast) for contrast in contrasts):
-            baseline = "baseline"  # its title is in the first sentence that names it
-        sentence = SENTENCES[verdict.direction].format(
-            average=verdict.average,
-            metric=in_metric,
-            size=verdict.size,
-            expected=verdict.expected,
-            contrasts=_names(sides),
-            largest="" if len(metrics) > 1 else _largest(contrasts),
-        )
-        sentences.append(sentence)
-        in_metric = ""
-    return sentences
+    room = most - 1  # the last sentence is that on the brackets
+    single = _with_own_sentence(contrasts, room)
+    rest = [contrast for contrast in contrasts if contrast not in single]
+    has_one_metric = len({contrast.metric for contrast in contrasts}) == 1
+    sentences: list[str] = []
+    for contrast in single:
+        names_metric = not has_one_metric or not sentences
+        sentences.append(sentence(analysis, contrast, names_metric=names_metric))
+    sentences += _rest_sentences(rest, room - len(sentences))
+    notes = [brackets_note(analysis, single), margin_note(contrasts)]
+    return sentences + [note for note in notes if note]
 
 
-def _by_verdict(analysis: Analysis) -> dict[Verdict, list[ContrastResult]]:
-    """Return the main contrasts by verdict, detected ones first, in a verdict the largest first."""
+def _with_own_sentence(contrasts: Sequence[ContrastResult], most: int) -> list[ContrastResult]:
+    """Return the contrasts with a sentence of their own: all, or the first ones with a shown difference.
 
-    def rank(contrast: ContrastResult) -> int:
-        return ORDER.index(contrast.direction)
+    They leave room for a sentence on each verdict of the others, and are not fewer than one if a difference is shown.
+    """
+    if len(contrasts) <= most:
+        return list(contrasts)
+    own = [contrast for contrast in contrasts if contrast.detected][:most]
+    while len(own) > 1:
+        rest = [contrast for contrast in contrasts if contrast not in own]
+        if len(own) + len(_by_verdict(rest)) <= most:
+            break
+        own.pop()
+    return own
 
-    groups: dict[Verdict, list[ContrastResult]] = {}
-    for contrast in sorted(largest_first(analysis.main_contrasts), key=rank):
-        groups.setdefault(_verdict(analysis, contrast), []).append(contrast)
+
+def _by_verdict(
+    contrasts: Sequence[ContrastResult],
+) -> dict[tuple[Direction, str], list[ContrastResult]]:
+    """Return contrasts by direction and margin, the directions in the order of their sentences."""
+    groups: dict[tuple[Direction, str], list[ContrastResult]] = {}
+    for contrast in sorted(contrasts, key=lambda contrast: ORDER.index(contrast.direction)):
+        groups.setdefault((contrast.direction, contrast.margin_text), []).append(contrast)
     return groups
 
 
-def _verdict(analysis: Analysis, contrast: ContrastResult) -> Verdict:
-    """Return the verdict of a contrast as the sentence that fits it, with its size and the expected result, if any."""
-    template = SIZES[contrast.size]
-    average = ""
-    if contrast.direction == EQUIVALENT:
-        template = EQUIVALENT_SIZE
-    if contrast.direction in (EQUIVALENT, NOT_SHOWN) and settings_text(analysis, contrast):
-        average = ON_AVERAGE  # with different effects in its settings, an average shows no equality
-    return Verdict(
-        direction=contrast.direction,
-        average=average,
-        size=template.format(margin=contrast.margin_text),
-        expected=EXPECTED[contrast.agreement.verdict] if contrast.agreement else "",
-    )
+def _rest_sentences(contrasts: Sequence[ContrastResult], most: int) -> list[str]:
+    """Return a sentence for each verdict and margin of contrasts that have no sentence of their own, at most ``most``.
 
-
-def _largest(contrasts: Sequence[ContrastResult]) -> str:
-    """Return the largest difference that an interval of contrasts in one metric contains; empty without intervals."""
-    largest = max(contrasts, key=lambda contrast: contrast.judgement.largest_possible)
-    difference = largest_text(largest)
-    if not difference:
-        return ""
-    template = LARGEST if len(contrasts) == 1 else LARGEST_OF_SEVERAL
-    return template.format(difference=difference)
-
-
-def _is_against_baseline(analysis: Analysis, contrast: ContrastResult) -> bool:
-    """Return whether a contrast is that of one variant against the baseline; declared ones and factors are not."""
-    return contrast.family == "variant" and contrast.against == analysis.frames.baseline
-
-
-def _note(analysis: Analysis, contrast: ContrastResult, *, names_metric: bool) -> str:
-    """Return what follows the name of a contrast: how it differs between settings, and its metric."""
-    note = ""
-    has_no_direction = contrast.direction in (EQUIVALENT, NOT_SHOWN)
-    dependence = settings_text(analysis, contrast, with_effects=has_no_direction)
-    if dependence:
-        note += f" ({dependence})"
-    has_two_metrics = len(contrast.contrast.metrics) > 1
-    if names_metric and not has_two_metrics:
-        note += f" ({readable(contrast.metric)})"
-    return note
-
-
-def _names(sides: Sequence[tuple[str, str]]) -> str:
-    """Return the names of contrasts from their sides; left sides with an equal right side are listed before it.
-
-    A contrast without a right side has a single name.
+    The verdicts are in the order of `REST`. A sentence names at most ``MAX_NAMED + 1`` contrasts; of more, the first
+    ``MAX_NAMED`` and the number of the others. That on contrasts without a shown difference has the largest difference
+    in one of their intervals. If more than ``most`` sentences were needed, the last one has the number of the contrasts
+    that no other sentence covers.
     """
-    lefts_of: dict[str, list[str]] = {}
-    for left, right in sides:
-        lefts_of.setdefault(right, []).append(left)
-    texts = lefts_of.pop("", [])
-    for right, lefts in lefts_of.items():
-        texts.append(f"{listed(lefts, most=MAX_NAMED)} against {right}")
-    if len(texts) > MAX_NAMED + 1:
-        texts = [*texts[:MAX_NAMED], f"{len(texts) - MAX_NAMED} more"]
-    return "; ".join(texts)
+    groups = _by_verdict(contrasts)
+    sentences: list[str] = []
+    for (direction, margin), members in groups.items():
+        if len(sentences) == most - 1 and len(groups) > most:
+            left_out = [*groups.values()][len(sentences) :]
+            number = sum(len(group) for group in left_out)
+            sentences.append(MORE.format(number=counted(number, "more contrast")))
+            break
+        names = [contrast.name for contrast in members]
+        if len(names) > MAX_NAMED + 1:
+            names = [*names[:MAX_NAMED], f"{len(names) - MAX_NAMED} more"]
+        sentences.append(
+            REST[direction].format(
+                names="; ".join(names), margin=margin, largest=_largest_text(members)
+            )
+        )
+    return sentences
 
 
-def _power_sentence(analysis: Analysis) -> list[str]:
-    """Return a sentence on the difference that the study shows in 80 % of studies; none if all contrasts are decided.
+def _largest_text(contrasts: Sequence[ContrastResult]) -> str:
+    """Return the largest absolute difference in the intervals of contrasts, of several metrics that of each.
 
-    The sentence is about the largest such difference of the contrasts without a shown difference. There is none if the
-    main contrasts have several metrics.
-
-    Precondition: at least one main contrast.
+    The metrics are in the order of their first contrasts.
     """
-    contrasts = analysis.main_contrasts
-    metric = contrasts[0].metric
-    if any(contrast.metric != metric for contrast in contrasts):
-        return []
-    undecided = [contrast for contrast in contrasts if contrast.direction == NOT_SHOWN]
-    seeds_by_effect = {}
-    for contrast in undecided:
-        if contrast.paired is not None:
-            effect = detectable_difference(contrast.paired, contrast.level)
-            seeds_by_effect[effect] = len(contrast.seeds)
-    effects = [effect for effect in seeds_by_effect if math.isfinite(effect)]
-    if not effects:
-        return []
-    largest = max(effects)
-    seeds = counted(seeds_by_effect[largest], "seed")
-    low, high = span(metric)
-    if largest < high - low:
-        return [DETECTABLE.format(seeds=seeds, difference=show(largest, metric))]
-    return [TOO_FEW_SEEDS.format(seeds=seeds)]
+    largest: dict[str, ContrastResult] = {}
+    for contrast in contrasts:
+        other = largest.setdefault(contrast.metric, contrast)
+        if contrast.judgement.largest_possible > other.judgement.largest_possible:
+            largest[contrast.metric] = contrast
+    if len(largest) == 1:
+        return largest_text(largest.popitem()[1])
+    texts = []
+    for metric, contrast in largest.items():
+        texts.append(IN_METRIC.format(size=largest_text(contrast), metric=readable(metric)))
+    return listed(texts)
+
+
+IN_METRIC = "{size} in {metric}"
+
+ORDER = tuple(REST)
+"""The verdicts in the order of their sentences."""
 
 
 def ranks_pairs(analysis: Analysis) -> bool:
     """Return whether the answer is the ranking of all pairs of two axes.
 
+    This is the case with a `two_way` result, unless the file declares contrasts or compares two configurations.
+
     Raises:
-        HeadToHeadError: As `Analysis`.
+        HeadToHeadError: If the stored values per example of a run are damaged.
     """
     kinds = {contrast.family for contrast in analysis.main_contrasts}
     return analysis.two_way is not None and not kinds & {"declared", "added", "taken"}
 
 
-def largest_first(contrasts: Sequence[ContrastResult]) -> list[ContrastResult]:
-    """Return contrasts by the absolute size of their differences; those without a test have size 0."""
+def largest_first(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> list[ContrastResult]:
+    """Return contrasts by metric, the primary one first, and of each metric the largest absolute difference first.
 
-    def size(contrast: ContrastResult) -> float:
-        return abs(contrast.paired.mean) if contrast.paired else 0.0
-
-    return sorted(contrasts, key=size, reverse=True)
-
-
-DEPENDS = "depends on {axis}"
-EFFECTS = "depends on {axis}: {effects}"
-EFFECT = "{effect} with {value}"
-RANGE = "single settings range from {range}"
-OTHER_SIGN = "the other sign with {settings}"
-SIZE_UNSHOWN = "size not shown separately for {settings}"
-UNSHOWN = "not shown separately for {settings}"
-
-
-def settings_text(
-    analysis: Analysis, contrast: ContrastResult, *, with_effects: bool = True
-) -> str:
-    """Return how an average differs between its settings; empty without settings or if they agree.
-
-    If the effect depends on another axis, that is its effect for each value of the axis; without ``with_effects``, the
-    axis alone.
+    The other metrics are in the order of their first contrasts. Contrasts without a test have size 0.
     """
-    metric = contrast.metric
-    separate = analysis.separate_effects(contrast)
-    if separate:
-        axis, by_value = separate
-        if not with_effects:
-            return DEPENDS.format(axis=axis)
-        effects = _shown_effects(contrast, by_value)
-        return EFFECTS.format(axis=axis, effects=", ".join(effects))
-    if contrast.spread is None or contrast.paired is None:
-        return ""
-    if analysis.settings_contradict(contrast):
-        return RANGE.format(range=ends(*contrast.spread, metric, signed=True, like=contrast.scale))
-    return _deviating_settings(analysis, contrast, contrast.paired.mean)
+    metrics = list(dict.fromkeys([analysis.metric, *(contrast.metric for contrast in contrasts)]))
 
+    def rank(contrast: ContrastResult) -> tuple[int, float]:
+        size = abs(contrast.paired.mean) if contrast.paired else 0.0
+        return metrics.index(contrast.metric), -size
 
-def _shown_effects(contrast: ContrastResult, by_value: Mapping[str, float]) -> list[str]:
-    """Return the effect for each value of another axis, smallest first; of many values, the smallest and largest."""
-    values = sorted(by_value, key=lambda value: by_value[value])
-    if len(values) > MAX_VALUES:
-        values = [values[0], values[-1]]
-    texts = []
-    for value in values:
-        effect = show(by_value[value], contrast.metric, signed=True, like=contrast.scale)
-        texts.append(EFFECT.format(effect=effect, value=value))
-    return texts
-
-
-def _deviating_settings(analysis: Analysis, contrast: ContrastResult, mean: float) -> str:
-    """Return the settings of an average of ``mean`` with the other sign, and those not shown within the margin."""
-    averaged = str(contrast.axis).split(" and ")
-    other_sign, not_shown = list[str](), list[str]()
-    for setting in contrast.settings:
-        axes = analysis.frames.by_slug[setting.variant].axes
-        values = [value_text(value) for axis, value in axes.items() if axis not in averaged]
-        name = " · ".join(values)
-        if contrast.detected and setting.difference.mean * mean < 0:
-            other_sign.append(name)
-        is_equal = setting.judgement.is_within_margin or setting.judgement.direction == IDENTICAL
-        if contrast.is_within_margin and not is_equal:
-            not_shown.append(name)
-    texts = []
-    if other_sign:
-        texts.append(OTHER_SIGN.format(settings=listed(other_sign, most=MAX_NAMED)))
-    if not_shown:
-        template = SIZE_UNSHOWN if contrast.detected else UNSHOWN
-        texts.append(template.format(settings=listed(not_shown, most=MAX_NAMED)))
-    return "; ".join(texts)
+    return sorted(contrasts, key=rank)
 
 
 ONE_BEST = "Of {number} ranked combinations of {axes}, {best} has the {level} {metric}, {score}."
@@ -346,10 +223,12 @@ OTHERS_WITH_LATE_MARGIN = (
 )
 
 
-def two_way_answer(analysis: Analysis, result: TwoWayResult) -> str:
-    """Return the best of all pairs of two crossed axes and the verdicts on the others.
+def two_way_answer(analysis: Analysis, result: TwoWayResult) -> list[str]:
+    """Return the sentences on the best of all pairs of two crossed axes, and on the others.
 
-    Without a comparison (fewer than two seeds) or without others, only the best.
+    The first names all combinations with the scores of the best in every seed, with its mean and interval. The second
+    has the number of the others by verdict. It is missing without others, and without comparisons, which need two
+    shared seeds for every two combinations.
     """
     metric = analysis.metric
     leader = result.ranking[0]
@@ -358,14 +237,14 @@ def two_way_answer(analysis: Analysis, result: TwoWayResult) -> str:
     template = ONE_BEST if len(best) == 1 else SEVERAL_BEST
     first = template.format(
         number=len(result.ranking),
-        axes=" and ".join(result.axes),
+        axes=" and ".join(analysis.frames.record.axis_name(axis) for axis in result.axes),
         best=listed(best, most=MAX_NAMED),
         level="highest" if higher_is_better(metric) else "lowest",
         metric=readable(metric),
         score=with_ends(leader.summary, metric),
     )
     if leader.comparison is None or not others:
-        return first
+        return [first]
     counts = Counter(map(verdict_of, others))
     margin = result.margin
     if margin is None:
@@ -374,7 +253,7 @@ def two_way_answer(analysis: Analysis, result: TwoWayResult) -> str:
         template = OTHERS_WITH_LATE_MARGIN if margin.late else OTHERS_WITH_MARGIN
         value = show(margin.value, metric, like=margin.value)
         second = template.format(number=len(others), margin=value, **_counts(counts))
-    return f"{first} {second}"
+    return [first, second]
 
 
 def _counts(counts: Counter[str]) -> dict[str, int]:
@@ -383,7 +262,11 @@ def _counts(counts: Counter[str]) -> dict[str, int]:
 
 
 def verdict_of(combination: Combination) -> str:
-    """Return the verdict on a combination that is not the first."""
+    """Return the verdict on a ranked combination other than the first one.
+
+    ``equal``: it has the scores of the first in every seed. ``no verdict``: too few shared seeds. ``equivalent`` to the
+    best within the margin, ``worse`` than another combination, or ``undecided``.
+    """
     comparison = combination.comparison
     if combination.is_best:
         return "equal"
@@ -398,7 +281,7 @@ MEAN = "{mean} (95 % interval {interval})"
 
 
 def with_ends(summary: Summary, metric: str) -> str:
-    """Return a mean with its 95 % interval in parentheses."""
+    """Return a mean with its 95 % interval in parentheses; without one, the mean alone, a dash if it is NaN."""
     mean = show(summary.mean, metric)
     if not math.isfinite(summary.low):
         return mean
@@ -429,10 +312,10 @@ def _no_answer(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> str:
         analysis: The analysis.
         contrasts: The main contrasts, none of which has a test; can be empty.
     """
-    states = analysis.frames.runs["state"]
-    finished = int(states.isin(RESULTS).sum())
-    if finished < len(states):
-        return NOT_YET.format(finished=finished, runs=len(states))
+    frames = analysis.frames
+    finished = int(frames.has_result.sum())
+    if finished < len(frames.runs):
+        return NOT_YET.format(finished=finished, runs=len(frames.runs))
     metric = analysis.metric
     reasons = [contrast.reason for contrast in contrasts]
     has_other_data = set(reasons) == {OTHER_DATA}

@@ -8,27 +8,29 @@ from __future__ import annotations
 
 from typing import Any
 
+from headtohead.analysis.change import change_of, pairs_of, setting_of
 from headtohead.analysis.contrasts import ContrastResult
+from headtohead.analysis.findings import rules
 from headtohead.analysis.scores import Collapse
+from headtohead.analysis.sentences import sentence
 from headtohead.analysis.study import Analysis, LooksStatus
-from headtohead.analysis.wording import contrast_name
 from headtohead.escaping import json_text
 from headtohead.report.content import Report
 from headtohead.report.folder import ANSWER_FORMAT
 from headtohead.report.setup import setup_line
 from headtohead_judge.answer import plain, summary_fields, test_fields
-from headtohead_judge.contrast import Contrast, Side, with_sign
+from headtohead_judge.contrast import Contrast
 
 VERSION = 4
 
 
 def answer_file(report: Report) -> str:
-    """Return the text of ``answer.json``; numbers that are NaN are null.
+    """Return the text of ``answer.json``; NaN is null, and an infinite number is the text ``inf``.
 
-    The margin, the looks and the reference points are null if the study has none.
+    The margin, the looks and the reference points are null if the study has none. Scores are those of ranked variants.
 
     Raises:
-        HeadToHeadError: As `Report`.
+        HeadToHeadError: If a file of the study is damaged, such as the stored values per example of a run.
     """
     analysis, record = report.analysis, report.record
     margin = record.margins.get(analysis.metric)
@@ -39,6 +41,7 @@ def answer_file(report: Report) -> str:
         "experiment": record.name,
         "question": record.question,
         "answer": report.answer,
+        "limits": list(rules.limits(report.remarks)),
         "differences": [] if frame is None else frame.to_dict("records"),
         "stale": list(report.stale),
         "remarks": [vars(remark) for remark in report.remarks],
@@ -59,10 +62,12 @@ def answer_file(report: Report) -> str:
 def _looks(analysis: Analysis, status: LooksStatus) -> dict[str, Any]:
     """Return the JSON data of the looks.
 
-    ``stopped`` is why the study stopped, and null while it goes on. ``undecided`` are names of main contrasts.
+    ``stopped`` is None while seeds of a look lack a result, or if a further look follows. Else it is why the study
+    stopped: ``at_most`` if the last look leaves main contrasts undecided, else ``not_ranked`` if some have no test,
+    else ``decided``. ``undecided`` are names of main contrasts.
     """
     stopped: str | None = "decided"
-    if not status.complete or status.next is not None:
+    if not status.complete or status.next_seeds is not None:
         stopped = None
     elif status.undecided:
         stopped = "at_most"
@@ -71,7 +76,7 @@ def _looks(analysis: Analysis, status: LooksStatus) -> dict[str, Any]:
     return {
         "planned": status.looks.seeds,
         "taken": status.taken,
-        "level": status.level,
+        "level": status.alpha_per_look,
         "stopped": stopped,
         "undecided": status.undecided,
         "set_after_results": analysis.late_looks,
@@ -86,12 +91,16 @@ def _collapse(collapse: Collapse) -> dict[str, Any]:
         "p": collapse.p,
         "interval": vars(collapse.interval),
         "all_runs": summary_fields(collapse.all_runs),
-        "without": summary_fields(collapse.without),
+        "without": summary_fields(collapse.healthy),
     }
 
 
 def _contrasts(analysis: Analysis) -> list[dict[str, Any]]:
-    """Return the contrasts of all families."""
+    """Return the JSON data of the contrasts of all families, in the order of the families.
+
+    Raises:
+        HeadToHeadError: If the stored values per example of a run are damaged.
+    """
     contrasts = []
     for name, family in analysis.families._asdict().items():
         for contrast in family.contrasts:
@@ -101,15 +110,25 @@ def _contrasts(analysis: Analysis) -> list[dict[str, Any]]:
 
 
 def _contrast(analysis: Analysis, contrast: ContrastResult) -> dict[str, Any]:
-    """Return the JSON data of a contrast; ``expected`` and ``agreement`` are null without an expected result."""
+    """Return the JSON data of a contrast.
+
+    ``change`` is None unless the contrast measures a single one; ``expected`` and ``agreement`` are None without an
+    expected result. Numbers of a contrast without a test are NaN or None.
+
+    Raises:
+        HeadToHeadError: If the stored values per example of a run are damaged.
+    """
     fields: dict[str, Any] = {
-        "label": contrast_name(analysis, contrast),
         "name": contrast.name,
+        "sentence": sentence(analysis, contrast),
         "metric": contrast.metric,
         "reason": contrast.reason,
         "seeds": contrast.seeds,
     }
     fields |= _sides(contrast.contrast)
+    change = change_of(analysis.frames, contrast)
+    fields["change"] = change.fields if change else None
+    fields["setting"] = setting_of(analysis, contrast)
     fields |= test_fields(contrast.paired, contrast.judgement)
     fields["margin"] = contrast.judgement.margin
     fields["expected"] = contrast.expected or None
@@ -120,22 +139,12 @@ def _contrast(analysis: Analysis, contrast: ContrastResult) -> dict[str, Any]:
 
 
 def _sides(contrast: Contrast) -> dict[str, Any]:
-    """Return the compared variants, and how their metrics and lengths differ.
+    """Return the compared variants in the pairs of `pairs_of`, and the metrics and lengths of the first pair.
 
-    In each setting, every variant with a positive weight is beside one with a negative weight; of the shorter side,
-    variants are repeated. Both sides of every setting have a variant, because its weights add up to 0. The metric and
-    the lengths of the right side are null if they are those of the left side.
+    ``against_metric`` and ``against_lengths`` are None if they are those of the left side.
     """
-    pairs: list[tuple[Side, Side]] = []
-    for setting in contrast.settings:
-        positive = with_sign(setting, 1.0)
-        negative = with_sign(setting, -1.0)
-        for index in range(max(len(positive), len(negative))):
-            pair = positive[index % len(positive)], negative[index % len(negative)]
-            pairs.append(pair)
-    side, against = contrast.sides[0], contrast.sides[-1]
-    if pairs:
-        side, against = pairs[0]
+    pairs = list(pairs_of(contrast))
+    side, against = pairs[0]
     fields: dict[str, Any] = {
         "pairs": [(first.variant, second.variant) for first, second in pairs],
         "against_metric": None,
@@ -150,7 +159,11 @@ def _sides(contrast: Contrast) -> dict[str, Any]:
 
 
 def _training(analysis: Analysis) -> dict[str, Any]:
-    """Return whether the runs trained far enough."""
+    """Return whether the runs trained far enough: the trend of each variant with runs, and contrasts in steps.
+
+    Raises:
+        HeadToHeadError: If the stored values per example of a run are damaged.
+    """
     training = analysis.convergence
     gaps = []
     for gap in training.gaps:
@@ -170,7 +183,13 @@ def _training(analysis: Analysis) -> dict[str, Any]:
 
 
 def _reference_points(analysis: Analysis) -> dict[str, Any] | None:
-    """Return the scores without training on the baseline's test set; null without any."""
+    """Return the scores without training on the baseline's test set, and the variants without a higher score.
+
+    None if the baseline's data have no reference points. Compared are the variants of `Analysis.reference_comparisons`.
+
+    Raises:
+        HeadToHeadError: If the file of the reference points is damaged.
+    """
     points = analysis.reference_points.get(analysis.frames.baseline)
     if points is None:
         return None

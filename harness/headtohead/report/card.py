@@ -11,9 +11,13 @@ from headtohead.planning.variants import DATA_AXIS
 from headtohead.report.content import Report
 from headtohead.report.render import markdown
 from headtohead.report.section import Section, score, table
+from headtohead.report.sections import ReportSections
 from headtohead.report.setup import reproduction_section
-from headtohead.report.variants import variant_section
+from headtohead.report.variants import score_section
 from headtohead.storage.metrics import readable
+
+MAX_SENTENCES = 5
+"""Maximum number of sentences of the answer."""
 
 DIFFERENCES = (
     "Mean {metric} over seeds with its 95 % interval, and differences paired by seed. {intervals} No difference shown "
@@ -32,20 +36,19 @@ def card(report: Report, component: str) -> str:
         component: Source of the component.
 
     Raises:
-        HeadToHeadError: If the experiment has other axes, for example because its file was edited; and as `Report`.
+        HeadToHeadError: If the experiment has other axes, for example because its file was edited, or a file of the
+            study is damaged.
     """
     axes = list(report.record.axes)
     if DATA_AXIS not in axes or len(axes) != 2:
         raise HeadToHeadError(NOT_TWO_AXES.format(axes=listed(axes)))
+    report = replace(report, max_sentences=MAX_SENTENCES)
     repetition = reproduction_section(report)
     component_section = Section("Component", code=component)
     parts = [component_section, *repetition.parts]
-    sections = [
-        differences_section(report),
-        replace(variant_section(report), figure="", parts=()),
-        replace(repetition, title="How to repeat it", parts=parts),
-    ]
-    # Without a table of runs, the page also has no table of differences: the first section has its own.
+    scores = replace(score_section(report), figure="", parts=())
+    repetition = replace(repetition, title="How to repeat it", parts=parts)
+    sections = ReportSections(differences_section(report), [scores, repetition], [])
     return markdown(report, sections, (), runs="")
 
 
@@ -59,6 +62,7 @@ def differences_section(report: Report) -> Section:
             component with each other component on each dataset.
 
     Raises:
+        HeadToHeadError: If a file of the study is damaged.
         ValueError: If the study has another number of axes beside ``data``.
         KeyError: If a variant has no value of one of the axes.
     """
@@ -84,5 +88,5 @@ def differences_section(report: Report) -> Section:
         "",
         DIFFERENCES.format(metric=report.metric, intervals=intervals),
         frame=table(rows.values()),
-        lines=report.notes,
+        lines=[*(remark.text for remark in report.further_cautions), *report.notes],
     )

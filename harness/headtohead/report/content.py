@@ -10,12 +10,11 @@ from headtohead.analysis.findings import rules
 from headtohead.analysis.findings.finding import Finding
 from headtohead.analysis.study import Analysis
 from headtohead.analysis.wording import interval_caption
-from headtohead.figures.style import PALETTE
-from headtohead.report.answer import answer
+from headtohead.figures.colours import css_colour
+from headtohead.report.answer import MAX_SENTENCES, answer
 from headtohead.report.attention import Gallery, gallery
 from headtohead.report.differences import differences
 from headtohead.report.section import Section, table
-from headtohead.storage import states
 from headtohead.storage.experiment import ExperimentDirectory, ExperimentRecord
 from headtohead.storage.metrics import counted, readable, stored, unpadded
 from headtohead.storage.palette import Palette
@@ -24,7 +23,11 @@ from headtohead.storage.staleness import stale_changes
 MAX_ROWS = 200
 """Maximum number of variants or runs in a table; results.csv contains all."""
 
+MAX_WARNINGS = 2
+"""Maximum number of warnings below the answer; the others are among the details, with the cautions."""
+
 STALE = "STALE ({changes}): {answer}"
+LIMITS = "What limits this answer: {limits}."
 INCOMPLETE = (
     "Incomplete: {missing} of {variants} variants lack runs ({finished} of {runs} runs have a result). They are not "
     "ranked; run the experiment again, or pass --allow-partial."
@@ -37,13 +40,17 @@ PARTIAL = (
 
 @dataclass(frozen=True)
 class Report:
-    """The analysis of an experiment with derived texts and selections; ``file`` is its file if it is known.
+    """The analysis of an experiment with derived texts and selections.
 
-    Its properties, and the functions that build a part of a page from it, may raise the errors of `Analysis`.
+    Its file is None if it is not known; the answer has at most ``max_sentences`` sentences about single contrasts.
+
+    Its properties, and the functions that build a part of a page from it, raise a `HeadToHeadError` if a file of the
+    study that they read is damaged, as `Analysis` describes.
     """
 
     analysis: Analysis
     file: Path | None = None
+    max_sentences: int = MAX_SENTENCES
 
     @property
     def record(self) -> ExperimentRecord:
@@ -56,12 +63,24 @@ class Report:
         return readable(self.analysis.metric)
 
     @cached_property
-    def answer(self) -> str:
-        """The answer to the experiment's question; a STALE answer begins with what has changed since the runs."""
-        text = answer(self.analysis)
+    def sentences(self) -> tuple[str, ...]:
+        """The sentences of the answer; those of a STALE answer begin with what has changed since the runs."""
+        sentences = answer(self.analysis, self.max_sentences)
         if not self.stale:
-            return text
-        return STALE.format(changes="; ".join(self.stale), answer=text)
+            return sentences
+        first, *others = sentences
+        return (STALE.format(changes="; ".join(self.stale), answer=first), *others)
+
+    @property
+    def answer(self) -> str:
+        """The answer to the experiment's question as plain text."""
+        return " ".join(self.sentences)
+
+    @property
+    def limits(self) -> str:
+        """What limits the answer, in a line; empty if nothing is known to."""
+        clauses = rules.limits(self.remarks)
+        return LIMITS.format(limits="; ".join(clauses)) if clauses else ""
 
     @cached_property
     def differences(self) -> Section:
@@ -89,6 +108,17 @@ class Report:
         return [remark for remark in self.remarks if remark.severity != "note"]
 
     @property
+    def first_warnings(self) -> list[Finding]:
+        """The warnings below the answer; what cautions mean for the answer is in `limits`."""
+        return [remark for remark in self.cautions if remark.severity == "warning"][:MAX_WARNINGS]
+
+    @property
+    def further_cautions(self) -> list[Finding]:
+        """The warnings and cautions among the details."""
+        first = self.first_warnings
+        return [remark for remark in self.cautions if remark not in first]
+
+    @property
     def verdicts(self) -> dict[str, str]:
         """The verdict on each variant with a contrast against the baseline, by slug; ``baseline`` for the baseline."""
         contrasts = self.analysis.families.variants.contrasts
@@ -102,20 +132,21 @@ class Report:
 
     @property
     def banner(self) -> str | None:
-        """A warning if runs have no result yet, with the numbers of their variants and of the runs; else None.
+        """A warning if seeds of some variants have no result, also failed ones; else None.
 
-        It says whether these variants are ranked, which ``allow_partial`` decides.
+        It has the number of these variants and of all variants, and the number of runs with a result and of all runs.
+        With ``allow_partial`` it says that these variants are ranked, else that they are not.
         """
         incomplete = self.analysis.incomplete
         if not incomplete:
             return None
-        run_states = self.analysis.frames.runs["state"]
+        frames = self.analysis.frames
         template = PARTIAL if self.analysis.allow_partial else INCOMPLETE
         return template.format(
             missing=len(incomplete),
-            variants=len(self.analysis.frames.by_slug),
-            finished=run_states.isin(states.RESULTS).sum(),
-            runs=len(run_states),
+            variants=len(frames.by_slug),
+            finished=frames.has_result.sum(),
+            runs=len(frames.runs),
         )
 
     @cached_property
@@ -139,8 +170,7 @@ class Report:
             return {}
         colours = {}
         for slug, variant in self.analysis.frames.by_slug.items():
-            colour = palette.colour(slug)
-            colours[variant.title] = f"var(--c{PALETTE.index(colour) + 1}, {colour})"
+            colours[variant.title] = css_colour(palette.colour(slug))
         return colours
 
     @cached_property

@@ -1,18 +1,22 @@
-"""The sections on contrasts: declared by the file, between two configurations, of an axis and of two crossed axes."""
+"""The sections on contrasts: a table per family, expected results, settings, all pairs of two axes, and variances."""
 
 from __future__ import annotations
 
+import itertools
 import math
 
+from headtohead.analysis.contrasts import FAMILIES as FAMILY_NAMES
 from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.order_transfer import OrderTransfer, order_transfer
 from headtohead.analysis.study import Analysis
 from headtohead.analysis.two_way import Combination, TwoWayResult
 from headtohead.analysis.uncertainty import MAX_FACTOR, ContrastUncertainty, Halving, Uncertainty
-from headtohead.analysis.wording import contrast_name, end_of, ends, interval_caption
-from headtohead.config.labels import text
+from headtohead.analysis.wording import ends, interval_caption
+from headtohead.config.labels import listed
+from headtohead.config.labels import text as value_text
 from headtohead.report.answer import largest_first, verdict_of
 from headtohead.report.content import Report
+from headtohead.report.differences import shown_contrasts
 from headtohead.report.section import (
     Section,
     contrast_table,
@@ -28,7 +32,6 @@ from headtohead.storage.metrics import (
     stored,
     unpadded,
 )
-from headtohead_judge.paired_tests import Interval
 
 MAX_INTERACTIONS = 12
 """Maximum number of interactions in the table."""
@@ -36,26 +39,38 @@ MAX_INTERACTIONS = 12
 DARKEST = 62
 """Background colour of the best cell in percent; its number remains legible."""
 
-DECLARED = "Differences that the experiment file declares, paired by seed. {intervals}"
-CHANGES = (
-    "What each single change does to {metric}, paired by seed. All other settings are those of {start} or {end}, two "
-    "families. {intervals} If the two differences of a change differ, the change may depend on others; this is not "
-    "tested."
-)
-FACTORS = (
-    "The difference in {metric} between two values of an axis, averaged within each seed over the settings of the "
-    "other axes. Last column: the number of these settings, and the range of their differences. {intervals}{replaced}"
-)
 WITHOUT_PADDING = " Intervals without padding contain the training seeds alone."
 MEANS = (
-    "Means with 95 % intervals over seeds, averaged over the other axes. Parallel lines mean that the effect of an "
-    "axis does not depend on the other axis."
+    "Means with 95 % intervals over seeds, averaged over all other settings. Parallel lines mean that the effect of "
+    "one change does not depend on the other."
 )
-INTERACTIONS = (
-    "Whether the effect of an axis depends on another axis, paired by seed. “A: a2 − a1, by B: b2 − b1” is the "
-    "difference a2 − a1 with b2, minus the difference a2 − a1 with b1. {intervals}"
+FAMILIES = {
+    "declared": ("Declared contrasts", "Differences that the experiment file declares."),
+    "added": ("Added changes", "What each single change does when it is added."),
+    "taken": ("Taken changes", "What each single change does when it is the last to be made."),
+    "factor": (
+        "One change at a time",
+        "The difference that a change makes, averaged within each seed over the other settings.",
+    ),
+    "variant": (
+        "Each variant against the baseline",
+        "Every variant minus the baseline.",
+    ),
+    "interaction": (
+        "Interactions",
+        "Whether the effect of a change depends on another one: the effect of both together, minus the sum of the "
+        "effects of each alone.",
+    ),
+}
+"""Title and meaning of the table of each family of contrasts, in the order of the tables."""
+
+AVERAGES = (
+    " The changes above are averaged over the other settings, so they can differ from these rows."
 )
+FAMILY = "{meaning} Differences in {metric}, paired by seed. {intervals}{replaced}"
 OMITTED = "{text} The {number} interactions with the largest p are omitted."
+SETTINGS = "The number of settings of each average, and the range of their differences."
+EXPECTED = "What the experiment file expects of a contrast, with its source, and whether the result agrees."
 EVERY_PAIR = (
     "{metric} of every {row} with every {column}: mean and 95 % interval over seeds, rows and columns by the median of "
     "their cells. Darker is better."
@@ -67,66 +82,151 @@ RANKING = (
 )
 TRANSFER = (
     "Pairs of variants with the same order of mean {metric} at two successive sizes (decision accuracy; Magnusson et "
-    "al. 2025), and with the same verdict, with the range in 95 % of the resamples of seeds. With few seeds this range "
-    "is narrower than a confidence interval. A random order keeps half of the pairs. Verdicts on pairs are paired "
-    "t-tests at 5 %, not adjusted; not detected at both sizes is the same verdict. Pairs with different data or equal "
+    "al. 2025), with the range in 95 % of the resamples of seeds. With few seeds this range is narrower than a "
+    "confidence interval. A random order keeps half of the pairs. Verdicts are read off simultaneous 95 % intervals of "
+    "all pairs of a size; no difference shown at both sizes is the same verdict. Pairs with different data or equal "
     "means are left out."
 )
 SOURCES = (
     "Standard deviation of {metric} by source{among}. Intervals of means over seeds hold for this draw of the data and "
-    "this test set."
+    "these examples."
 )
 SAME_GROUP = ", of the variants with the data and size of the baseline"
 PARTS = (
     "Standard error of each difference by source, and its fraction of the squared width of the interval. Last column: "
     "what would halve the interval, if the variances stay as they are.{reason}"
 )
-SEEDS_ONLY = " Test examples are no source: {reason}."
+SEEDS_ONLY = " Examples are no source: {reason}."
 CORRELATION = "Intra-class correlation of seeds: {value}.{removed}"
 REMOVED = (
     " By this estimate, averaged over variants, pairing removes this fraction of the variance."
 )
 
 
-def declared_section(report: Report) -> Section | None:
-    """Return the contrasts that the experiment file declares, or None without any.
+def family_section(report: Report, family: str) -> Section | None:
+    """Return the table of a family without the contrasts that the figure below the answer has; None without others.
+
+    Contrasts of the same difference as one in the figure or in an earlier table are left out, too. Factor contrasts are
+    sorted by absolute difference, the largest first, variants as in all tables, and others as in the design. Of
+    interactions, the table has the `MAX_INTERACTIONS` with the smallest p, in ascending order, and the text has the
+    number of the others.
+
+    Args:
+        report: The report.
+        family: A key of `FAMILIES`.
 
     Raises:
-        HeadToHeadError: As `Report`.
+        HeadToHeadError: If the stored values per example of a run are damaged.
+        KeyError: If there is no such family.
     """
-    contrasts = report.analysis.families.declared.contrasts
+    analysis = report.analysis
+    title, meaning = FAMILIES[family]
+    contrasts = _unshown(analysis, family)
     if not contrasts:
         return None
-    names = []
-    expectations = []
-    has_expected = any(contrast.expect for contrast in contrasts)
-    for contrast in contrasts:
-        names.append({"contrast": f"{contrast.name}\n{_scores_of(contrast)}"})
-        expectations.append(_expected(report.analysis, contrast) if has_expected else {})
-    return Section(
-        "Declared contrasts",
-        DECLARED.format(intervals=interval_caption(report.analysis, contrasts)),
-        frame=contrast_table(contrasts, names, expectations),
+    omitted = 0
+    if family == "factor":
+        contrasts = largest_first(analysis, contrasts)
+    elif family == "variant":
+        contrasts.sort(key=lambda contrast: analysis.order.index(contrast.variant))
+        if any(contrast.spread for contrast in analysis.families.factors.contrasts):
+            meaning += AVERAGES
+    elif family == "interaction":
+        omitted = max(0, len(contrasts) - MAX_INTERACTIONS)
+        contrasts = sorted(contrasts, key=_p_value)[:MAX_INTERACTIONS]
+    metrics = dict.fromkeys(readable(contrast.metric) for contrast in contrasts)
+    text = FAMILY.format(
+        meaning=meaning,
+        metric=listed(list(metrics)),
+        intervals=interval_caption(analysis, contrasts),
+        replaced=replaced(contrasts),
     )
+    if omitted:
+        text = OMITTED.format(text=text, number=omitted)
+    names = [{"contrast": _name(contrast)} for contrast in contrasts]
+    return Section(title, text, frame=contrast_table(contrasts, names))
+
+
+def _unshown(analysis: Analysis, family: str) -> list[ContrastResult]:
+    """Return the contrasts of a family, in their order, that are neither in the figure nor in an earlier table.
+
+    A contrast with a test counts as printed if one of the same difference is. One without a test is printed in the
+    figure or in the table of its family.
+    """
+    shown = shown_contrasts(analysis)
+    earlier = list(shown)
+    for earlier_family in itertools.takewhile(lambda name: name != family, FAMILIES):
+        earlier += _contrasts_of(analysis, earlier_family)
+    keys = {contrast.trained.key for contrast in earlier if contrast.paired is not None}
+    unshown = []
+    for contrast in _contrasts_of(analysis, family):
+        if contrast.paired is None:
+            is_printed = contrast in shown
+        else:
+            is_printed = contrast.trained.key in keys
+        if not is_printed:
+            unshown.append(contrast)
+    return unshown
+
+
+def _contrasts_of(analysis: Analysis, family: str) -> tuple[ContrastResult, ...]:
+    """Return the contrasts of a family by its name."""
+    return analysis.families[FAMILY_NAMES.index(family)].contrasts
+
+
+def _p_value(contrast: ContrastResult) -> float:
+    """Return the p-value of a contrast, infinity without a test."""
+    return contrast.paired.p if contrast.paired else math.inf
+
+
+def _name(contrast: ContrastResult) -> str:
+    """Return the name of a contrast, of a declared one with the metrics of both sides."""
+    name = contrast.name
+    if contrast.family == "declared":
+        name += f"\n{_scores_of(contrast)}"
+    return name
+
+
+def expected_section(report: Report) -> Section | None:
+    """Return a row per declared contrast with an expected result, and whether it agrees; None without any.
+
+    Raises:
+        HeadToHeadError: If the stored values per example of a run are damaged.
+    """
+    rows = []
+    for contrast in report.analysis.families.declared.contrasts:
+        if contrast.expect is not None:
+            row = {"contrast": _name(contrast)}
+            rows.append(row | _expected(report.analysis, contrast))
+    if not rows:
+        return None
+    return Section("Expected results", EXPECTED, hint="of the experiment file", frame=table(rows))
 
 
 def _scores_of(contrast: ContrastResult) -> str:
-    """Return the metric of both sides, with the lengths of the source that count if they are limited.
+    """Return the metrics and source lengths of the sides of a contrast, each once: ``BLEU, 1 to 5 tokens``.
 
-    A metric that both sides have is not repeated before the lengths of the second side.
+    All lengths have no text. The second of two ranges of a metric is without the metric: ``BLEU, 1 to 5 tokens against
+    6 to 10 tokens``.
     """
-    first = contrast.contrast.sides[0]
-    texts: list[str] = []
-    kinds = dict.fromkeys((side.metric, side.lengths) for side in contrast.contrast.sides)
-    for metric, lengths in kinds:
-        is_repeated = bool(texts) and metric == first.metric and first.lengths
-        parts = []
-        if not is_repeated or not lengths:
-            parts.append(readable(metric))
-        if lengths:
-            parts.append(f"{lengths[0]} to {lengths[1]} tokens")
-        texts.append(", ".join(parts))
+    (first_metric, first_lengths), *others = contrast.contrast.score_kinds
+    texts = [_score_text(first_metric, first_lengths)]
+    for metric, lengths in others:
+        if metric == first_metric and first_lengths and lengths:
+            texts.append(LENGTHS.format(first=lengths[0], last=lengths[1]))
+        else:
+            texts.append(_score_text(metric, lengths))
     return " against ".join(texts)
+
+
+LENGTHS = "{first} to {last} tokens"
+
+
+def _score_text(metric: str, lengths: tuple[int, int] | None) -> str:
+    """Return the readable name of a metric, followed by the source lengths that count if they are limited."""
+    if lengths is None:
+        return readable(metric)
+    return f"{readable(metric)}, {LENGTHS.format(first=lengths[0], last=lengths[1])}"
 
 
 def _expected(analysis: Analysis, contrast: ContrastResult) -> dict[str, str]:
@@ -138,120 +238,54 @@ def _expected(analysis: Analysis, contrast: ContrastResult) -> dict[str, str]:
     return {"expected": f"{contrast.expected}\n{expect.source}", "as expected": agreed}
 
 
-def change_section(report: Report) -> Section | None:
-    """Return the single changes between two configurations, added and taken, or None without such a design.
-
-    The first row is the difference of the two configurations. The changes follow in the order of the axes, each as it
-    is added to the first configuration and as it is taken from the second.
-
-    Raises:
-        HeadToHeadError: As `Report`.
-    """
-    analysis = report.analysis
-    changes = analysis.families.added.contrasts + analysis.families.taken.contrasts
-    if not changes:
-        return None
-    # A design of single changes has one contrast of two variants: its two configurations.
-    total = analysis.families.variants.contrasts[0]
-    names = [{"change": "all changes", "in": "–"}]
-    axes = list(report.record.axes)
-    ordered = sorted(changes, key=lambda change: axes.index(str(change.axis)))
-    for change in ordered:
-        values = f"{change.against_value} → {change.value}"
-        names.append({"change": f"{change.axis}\n{values}", "in": end_of(analysis, change)})
-    start = analysis.frames.by_slug[total.against].title
-    end = analysis.frames.by_slug[total.variant].title
-    return Section(
-        "Change by change",
-        CHANGES.format(
-            metric=report.metric,
-            start=start,
-            end=end,
-            intervals=interval_caption(analysis, [total, *changes]),
-        ),
-        frame=contrast_table([total, *ordered], names),
-    )
-
-
 def factor_section(report: Report) -> Section | None:
-    """Return the factor contrasts, largest first, and the interactions; None without factor contrasts.
+    """Return the settings of the tested factor contrasts, largest absolute difference first, and the figure of means.
 
-    If the scores without padding were evaluated, each row also has the difference of these.
+    None without a tested factor contrast. If scores without padding were evaluated and can differ, each row also has
+    the difference of these.
 
     Raises:
-        HeadToHeadError: As `Report`.
+        HeadToHeadError: If the stored values per example of a run are damaged.
     """
     analysis = report.analysis
-    family = analysis.families.factors
-    if not family.contrasts:
+    factors = analysis.families.factors.contrasts
+    contrasts = [contrast for contrast in factors if contrast.paired is not None]
+    if not contrasts:
         return None
-    ordered = largest_first(family.contrasts)
     without_padding = _without_padding(report)
-    names = []
-    notes = []
-    for contrast in ordered:
-        value = contrast.value
-        if contrast.within:
-            value += f" ({contrast.within})"
-        names.append(
-            {"axis": str(contrast.axis), "value": value, "against": contrast.against_value}
-        )
-        note = {}
-        if without_padding:
-            other = without_padding[contrast.name]
-            note["without padding"] = judged_cells(other)["difference"]
-        note["settings"] = str(len(contrast.contrast.settings))
+    rows = []
+    for contrast in largest_first(analysis, contrasts):
+        row = {"contrast": contrast.name}
+        row["settings"] = str(len(contrast.contrast.settings))
         if contrast.spread:
             low, high = contrast.spread
             spread = ends(low, high, analysis.metric, signed=True, like=contrast.scale)
-            note["settings"] += f"\n{spread}"
-        notes.append(note)
-    description = FACTORS.format(
-        metric=report.metric,
-        intervals=interval_caption(analysis, family.contrasts),
-        replaced=replaced(ordered),
-    )
+            row["settings"] += f"\n{spread}"
+        if without_padding:
+            unpadded_contrast = without_padding[contrast.record.settings]
+            row["without padding"] = judged_cells(unpadded_contrast)["difference"]
+        rows.append(row)
+    text = SETTINGS
     if without_padding:
-        description += WITHOUT_PADDING
+        text += WITHOUT_PADDING
     return Section(
-        "Axis by axis",
-        description,
-        frame=contrast_table(ordered, names, notes),
+        "Effects by setting",
+        text,
+        hint="the means behind each average",
+        frame=table(rows),
         figure="interactions",
         caption=MEANS,
-        parts=_interactions(analysis),
     )
 
 
-def _without_padding(report: Report) -> dict[str, ContrastResult]:
-    """Return the factor contrasts of the scores without padding by name; empty if they were not evaluated."""
+def _without_padding(report: Report) -> dict[object, ContrastResult]:
+    """Return the factor contrasts of the scores without padding by their settings; empty if they were not evaluated."""
     if not report.has_unpadded:
         return {}
     analysis = report.analysis
     metric = unpadded(stored(analysis.metric))
     other = Analysis(analysis.frames, metric, allow_partial=analysis.allow_partial)
-    return {contrast.name: contrast for contrast in other.families.factors.contrasts}
-
-
-def _interactions(analysis: Analysis) -> list[Section]:
-    """Return the section on the interactions with the smallest p; none without interactions."""
-    contrasts = analysis.families.interactions.contrasts
-    if not contrasts:
-        return []
-
-    def p_value(contrast: ContrastResult) -> float:
-        return contrast.paired.p if contrast.paired else math.inf
-
-    shown = sorted(contrasts, key=p_value)[:MAX_INTERACTIONS]
-    description = INTERACTIONS.format(intervals=interval_caption(analysis, contrasts))
-    if len(contrasts) > len(shown):
-        description = OMITTED.format(text=description, number=len(contrasts) - len(shown))
-    names = []
-    settings = []
-    for contrast in shown:
-        names.append({"interaction": contrast.name})
-        settings.append({"settings": str(len(contrast.contrast.settings))})
-    return [Section("Interactions", description, frame=contrast_table(shown, names, settings))]
+    return {contrast.record.settings: contrast for contrast in other.families.factors.contrasts}
 
 
 def two_way_section(report: Report) -> Section | None:
@@ -260,16 +294,16 @@ def two_way_section(report: Report) -> Section | None:
     A pair without a ranked score has a dash. The background of a cell is darker, the better its mean is.
 
     Raises:
-        HeadToHeadError: As `Report`.
+        HeadToHeadError: If the stored values per example of a run are damaged.
     """
     metric, result = report.analysis.metric, report.analysis.two_way
     if result is None:
         return None
-    row_axis, column_axis = result.axes
+    row_name, column_name = (report.record.axis_name(axis) for axis in result.axes)
     cells = []
     shade = []
     for row in result.rows:
-        texts = {f"{row_axis} \\ {column_axis}": row}
+        texts = {f"{row_name} \\ {column_name}": row}
         darkness = [0]
         for column in result.columns:
             summary = result.cells.get((row, column))
@@ -282,7 +316,7 @@ def two_way_section(report: Report) -> Section | None:
         ranking.append(_ranked(combination, metric, is_first=number == 0))
     return Section(
         "Every pair",
-        EVERY_PAIR.format(metric=readable(metric), row=row_axis, column=column_axis),
+        EVERY_PAIR.format(metric=readable(metric), row=row_name, column=column_name),
         frame=table(cells),
         shade=shade,
         parts=[Section("Ranking", RANKING, frame=table(ranking))],
@@ -301,7 +335,10 @@ def _darkness(result: TwoWayResult, mean: float, metric: str) -> int:
 
 
 def _ranked(combination: Combination, metric: str, *, is_first: bool) -> dict[str, str]:
-    """Return a combination with its verdict, and how much worse than the best it can be."""
+    """Return the cells of a combination: score, verdict, and how much worse than the best it can be.
+
+    The verdict of the first combination is *best*. The last cell is a dash without a comparison.
+    """
     deficit = "–"
     if combination.comparison:
         deficit = show(combination.comparison.largest_deficit, metric)
@@ -314,10 +351,12 @@ def _ranked(combination: Combination, metric: str, *, is_first: bool) -> dict[st
 
 
 def transfer_section(report: Report) -> Section | None:
-    """Return how many pairs of variants keep order and verdict from one size to the next, or None without sizes.
+    """Return how many pairs of variants keep order and verdict from one size to the next; None without an entry.
+
+    `order_transfer` states which sizes have one.
 
     Raises:
-        HeadToHeadError: As `Report`.
+        HeadToHeadError: If the stored values per example of a run are damaged.
     """
     rows = [_transfer_row(transfer) for transfer in order_transfer(report.analysis)]
     if not rows:
@@ -326,22 +365,18 @@ def transfer_section(report: Report) -> Section | None:
 
 
 def _transfer_row(transfer: OrderTransfer) -> dict[str, str]:
-    """Return the row of two successive sizes: counts of pairs, with the ranges over resampled seeds."""
-    same_order = _part(transfer.same_order, transfer.pairs, transfer.order_range)
-    same_verdict = _part(transfer.same_verdict, transfer.pairs, transfer.verdict_range)
+    """Return the row of two successive sizes: counts of pairs, and the range of the same order over resampled seeds."""
+    counts = transfer.counts
+    interval = transfer.order_range
+    same_order = f"{counts.same_order} of {counts.pairs}\n{_percent(interval.low)} to {_percent(interval.high)}"
     return {
-        "sizes": f"{text(transfer.small)} → {text(transfer.large)}",
+        "sizes": f"{value_text(transfer.small)} → {value_text(transfer.large)}",
         "variants": str(transfer.variants),
         "pairs with the same order": same_order,
-        "pairs with the same verdict": same_verdict,
-        "detected at both sizes": str(transfer.detected),
-        "opposite verdicts": str(transfer.reversed),
+        "pairs with the same verdict": f"{counts.same_verdict} of {counts.pairs}",
+        "detected at both sizes": str(counts.detected),
+        "opposite verdicts": str(counts.reversed),
     }
-
-
-def _part(count: int, pairs: int, interval: Interval) -> str:
-    """Return a count of the pairs, and on a second line the range of its fraction."""
-    return f"{count} of {pairs}\n{_percent(interval.low)} to {_percent(interval.high)}"
 
 
 def _percent(fraction: float) -> str:
@@ -350,10 +385,13 @@ def _percent(fraction: float) -> str:
 
 
 def uncertainty_section(report: Report) -> Section | None:
-    """Return the standard deviation by source, and the sources of each contrast; None with a single seed.
+    """Return the standard deviation by source, and the sources of each contrast.
+
+    None with fewer than two seeds that all compared variants share. The second table is left out without a contrast
+    with an error above 0.
 
     Raises:
-        HeadToHeadError: As `Report`.
+        HeadToHeadError: If the stored values per example of a run are damaged.
     """
     analysis, uncertainty = report.analysis, report.analysis.uncertainty
     if uncertainty is None:
@@ -369,6 +407,7 @@ def uncertainty_section(report: Report) -> Section | None:
     return Section(
         "Sources of uncertainty",
         SOURCES.format(metric=report.metric, among=among),
+        hint="what the width of an interval comes from",
         frame=table(_deviations(uncertainty, analysis.metric)),
         lines=_correlation(uncertainty),
         parts=parts,
@@ -376,8 +415,11 @@ def uncertainty_section(report: Report) -> Section | None:
 
 
 def _deviations(uncertainty: Uncertainty, metric: str) -> list[dict[str, str]]:
-    """Return a row for each source whose standard deviation is known, or is known not to be estimable."""
-    examples = "sample of the test examples"
+    """Return a row for each source of variance: its standard deviation, or that it is not estimable (None).
+
+    A source whose standard deviation is NaN has no row.
+    """
+    examples = "sample of the examples"
     if uncertainty.num_groups:
         examples += f" ({uncertainty.num_groups:,} independent groups)"
     deviations = {
@@ -407,7 +449,7 @@ def _correlation(uncertainty: Uncertainty) -> list[str]:
 def _parts(analysis: Analysis, uncertainty: ContrastUncertainty) -> dict[str, str]:
     """Return the standard error of a contrast by source, and what would halve its interval."""
     contrast = uncertainty.contrast
-    row = {"contrast": contrast_name(analysis, contrast)}
+    row = {"contrast": contrast.name}
     for part in uncertainty.parts:
         error = show(part.error, contrast.metric, digits=1)
         row[part.source] = f"{error}\n{_percent(part.fraction)}"
@@ -416,13 +458,13 @@ def _parts(analysis: Analysis, uncertainty: ContrastUncertainty) -> dict[str, st
 
 
 MORE_SEEDS = "{seeds:,} seeds"
-MORE_EXAMPLES = "{factor} times the test examples"
-MORE_OF_BOTH = "{factor} times the seeds and the test examples"
-NOT_BY_MORE = f"not by {MAX_FACTOR:,} times the seeds and the test examples"
+MORE_EXAMPLES = "{factor} times the examples"
+MORE_OF_BOTH = "{factor} times the seeds and the examples"
+NOT_BY_MORE = f"not by {MAX_FACTOR:,} times the seeds and the examples"
 
 
 def _halving(halving: Halving) -> str:
-    """Return what halves an interval: more seeds, more test examples, or more of both."""
+    """Return what halves an interval: more seeds or more examples; if neither does alone, more of both."""
     texts = []
     if halving.seeds is not None:
         texts.append(MORE_SEEDS.format(seeds=halving.seeds))

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from headtohead.analysis.reference_points import NAMES, ReferencePoints
 from headtohead.analysis.scores import same_data_set
+from headtohead.config.clauses import of_phrases
 from headtohead.config.labels import listed
 from headtohead.report.attention import MAX_VARIANTS, shown_run
 from headtohead.report.content import Report
@@ -38,11 +39,11 @@ def data_section(report: Report) -> Section:
         for name, signature in results.signatures.items():
             metric = readable(f"test/{name}")
             scoring.add(("sacreBLEU", f"{metric}: {signature}"))
-    properties = data_properties(report.record.data, has_encoder)
+    properties = data_properties(report.record.data, has_encoder=has_encoder)
     rows = []
     for name, value in [*properties.items(), *sorted(scoring)]:
         rows.append({"property": name, "value": value})
-    return Section("Data", frame=table(rows))
+    return Section("Data", hint="dataset, split, vocabulary, leaks", frame=table(rows))
 
 
 def corpus_text(data: Mapping[str, Any]) -> str:
@@ -53,24 +54,27 @@ def corpus_text(data: Mapping[str, Any]) -> str:
 
 
 READING = ": source and target as one sequence, loss on the target alone"
-"""How a decoder-only model reads pairs."""
 
 
-def layers_text(model: ModelConfig, data: Mapping[str, Any]) -> str:
-    """Return the number of layers, and how a decoder-only model reads pairs."""
+def reading_of(data: Mapping[str, Any]) -> str:
+    """Return how a decoder-only model reads pairs; empty if the examples are no pairs."""
+    return READING if examples_of(data) == "pairs" else ""
+
+
+def layers_text(model: ModelConfig, reading: str = "") -> str:
+    """Return the number of layers, of a decoder-only model followed by ``reading``, how it reads its examples."""
     if model.architecture == "encoder-decoder":
         return f"{model.encoder_layers} + {model.decoder_layers} layers"
     layers = counted(model.decoder_layers, "layer")
-    if examples_of(data) == "pairs":
-        return f"{layers} (decoder-only{READING})"
-    return f"{layers} (decoder-only)"
+    return f"{layers} (decoder-only{reading})"
 
 
-def data_properties(data: Mapping[str, Any], has_encoder: bool) -> dict[str, str]:
+def data_properties(data: Mapping[str, Any], *, has_encoder: bool) -> dict[str, str]:
     """Return the properties of a dataset by name, as texts in printing order; those without a value are left out.
 
     Args:
-        data: The data record of an experiment or a run. Fields may be missing, for example of an imported checkpoint.
+        data: The data record of an experiment or a run, whose fields have the types of `DataRecord`. Fields may be
+            missing, for example of an imported checkpoint. No such record raises an error.
         has_encoder: Whether a model has an encoder. Without one, the bag-of-words upper bound is left out, which is
             that of order-invariant encoders.
     """
@@ -190,6 +194,7 @@ DEFINITIONS = {
 }
 """Definitions of the reference points."""
 
+HINT = "scores without a model"
 NOT_COMPUTED = "Not computed. h2h run with the experiment file computes them; it does not retrain finished runs."
 BESIDE_BASELINE = (
     "Scores without a model on the baseline's {sentences:,} test sentences, beside the baseline. "
@@ -199,7 +204,7 @@ BESIDE_BEST = (
     "Scores without a model on the baseline's {sentences:,} test sentences, beside the variant with the best mean on "
     "its data and size, and the baseline. {definitions}"
 )
-OTHER_SENTENCES = "On the {sentences:,} test sentences of {variant}"
+OTHER_SENTENCES = "On the {sentences:,} test sentences {of_variant}"
 
 
 def reference_section(report: Report) -> Section | None:
@@ -210,7 +215,7 @@ def reference_section(report: Report) -> Section | None:
     baseline's, only the best one has a table, as a part of the section.
 
     Raises:
-        HeadToHeadError: As `Report`.
+        HeadToHeadError: If the file of the reference points is damaged.
     """
     analysis, frames = report.analysis, report.analysis.frames
     points = analysis.reference_points.get(frames.baseline)
@@ -229,7 +234,8 @@ def reference_section(report: Report) -> Section | None:
         best_other = others[0]
         other_points = analysis.reference_points[best_other]
         title = OTHER_SENTENCES.format(
-            sentences=other_points.sentences, variant=report.title(best_other)
+            sentences=other_points.sentences,
+            of_variant=of_phrases([report.title(best_other)]),
         )
         other_rows = _points(report, other_points, [best_other])
         parts.append(Section(title, frame=table(other_rows)))
@@ -237,7 +243,7 @@ def reference_section(report: Report) -> Section | None:
     template = BESIDE_BASELINE if best == frames.baseline else BESIDE_BEST
     text = template.format(sentences=points.sentences, definitions=" ".join(definitions))
     rows = _points(report, points, [best, frames.baseline])
-    return Section("Reference points", text, frame=table(rows), parts=parts)
+    return Section("Reference points", text, hint=HINT, frame=table(rows), parts=parts)
 
 
 def _has_other_points(report: Report, slug: str, points: ReferencePoints) -> bool:
@@ -259,6 +265,7 @@ def _points(report: Report, points: ReferencePoints, slugs: Sequence[str]) -> li
         slugs: Variants with the test sentences of ``points``; a repeated slug has one row.
 
     Raises:
+        HeadToHeadError: If the file of the reference points is damaged.
         KeyError: If a reference point lacks one of these metrics, or the study has no variant of a slug.
     """
     analysis, frames, metrics = report.analysis, report.analysis.frames, points.metrics
@@ -284,19 +291,22 @@ def _points(report: Report, points: ReferencePoints, slugs: Sequence[str]) -> li
     return [row for _, row in scored_rows]
 
 
+LENGTHS = (
+    "Mean over seeds by length of the source; the band ranges from the lowest to the highest seed. Grey in every "
+    "panel: the baseline, {baseline}."
+)
+
+
 def length_section(report: Report) -> Section:
     """Return the mean scores by length of the source: a row per variant, a column per bucket of lengths.
 
     Variants without these scores have no row, and a bucket that a variant lacks is an empty cell. Without scores of at
     least two buckets, the section has no table.
-
-    Raises:
-        HeadToHeadError: As `Report`.
     """
     scores = bucket_scores(report.analysis)
     metric = f"test/{bucket_metric(report.analysis)}"
     rows = []
-    for slug in report.analysis.frames.by_slug:
+    for slug in report.analysis.order:
         buckets = scores[scores["variant"] == slug]
         if len(buckets) == 0:
             continue
@@ -305,11 +315,17 @@ def length_section(report: Report) -> Section:
             row[bucket] = show(mean, metric)
         rows.append(row)
     shown = report.shown(MAX_LINES)
-    text = f"Mean over seeds; the band ranges from the lowest to the highest seed.{shown}"
-    return Section("By length of the source", text, frame=table(rows), figure="lengths")
+    caption = LENGTHS.format(baseline=report.title(report.analysis.frames.baseline)) + shown
+    return Section(
+        "By length of the source",
+        frame=table(rows),
+        hint="scores of short and long sentences",
+        figure="lengths",
+        caption=caption,
+    )
 
 
-OUTPUTS_OF_ONE = "Test examples{lengths}, with the outputs of the first finished seed of {variant}."
+OUTPUTS_OF_ONE = "Test examples{lengths}, with the outputs of the first finished seed {of_variant}."
 OUTPUTS_OF_SEVERAL = (
     "Test examples on which the variants differ most{lengths}, with the outputs of the first finished seed of each "
     "variant{limit}."
@@ -319,10 +335,10 @@ FIRST_VARIANTS = f" (the first {MAX_VARIANTS} of the design)"
 
 
 def translation_section(report: Report) -> Section | None:
-    """Return the test examples on which exact and wrong outputs are most evenly split, shortest first.
+    """Return the test examples that `sample` chooses, with their outputs: those on which variants differ most.
 
     None without saved outputs, or if no example is the same for all variants. Of a single variant, there is no column
-    of variants. Examples of a length split are one for each length.
+    of variants. With a length split, each example has another length.
 
     Raises:
         HeadToHeadError: If saved outputs cannot be read or have changed since they were written.
@@ -340,17 +356,18 @@ def translation_section(report: Report) -> Section | None:
         lengths = BY_LENGTH.format(lengths=counted(len(indices), "length"))
     if len(outputs) == 1:
         (slug,) = outputs
-        text = OUTPUTS_OF_ONE.format(lengths=lengths, variant=report.title(slug))
+        text = OUTPUTS_OF_ONE.format(lengths=lengths, of_variant=of_phrases([report.title(slug)]))
     else:
         limit = FIRST_VARIANTS if len(outputs) == MAX_VARIANTS else ""
         text = OUTPUTS_OF_SEVERAL.format(lengths=lengths, limit=limit)
-    return Section("Outputs", text, frame=table(rows))
+    return Section("Outputs", text, hint="sentences on which variants differ", frame=table(rows))
 
 
 def _outputs(report: Report) -> dict[str, list[Translation]]:
     """Return the saved outputs of the first `MAX_VARIANTS` variants that have some, of their first finished seed.
 
-    Only variants with the baseline's dataset, languages and size count, and none that equals another variant.
+    Left out are variants that equal another one, and those that are not `same_data_set` as the baseline: with another
+    dataset, other languages, or another value of the axis ``data`` or ``size``.
 
     Raises:
         HeadToHeadError: If saved outputs cannot be read or have changed since they were written.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from headtohead import files, ownership
 from headtohead.errors import HeadToHeadError
-from headtohead.storage.paths import inside
+from headtohead.storage.paths import checked_path
 
 PAGE = "index.html"
 MARKDOWN = "report.md"
@@ -24,24 +24,24 @@ ANSWER_FORMAT = "headtohead-answer/"
 ADVICE = "move it away, or choose another folder with --reports"
 
 
-def report_folder(reports_root: Path, name: str) -> Path:
+def checked_report_folder(reports_root: Path, name: str) -> Path:
     """Return the folder of an experiment's report, which need not exist, after a check that it may be written.
 
-    A report without the list of its files, such as that of a fresh clone, gets one: its present files become those of
-    headtohead.
+    If the folder has the answer of a report, and its list of the files of headtohead lacks the answer, as in a fresh
+    clone, the present files of the report are added to this list.
 
     Raises:
         HeadToHeadError: If a file of a report in it was changed after headtohead wrote it, or was not written by
             headtohead; if the folder is or contains a symbolic link, or cannot be written.
     """
-    folder = inside(reports_root, name, tree=True)
+    folder = checked_path(reports_root, name, tree=True)
     if not folder.exists():
         return folder
     with files.writing(folder, "choose another folder with --reports"):
-        if ANSWER not in ownership.owned(folder) and _is_answer(folder / ANSWER):
+        if ANSWER not in ownership.names_in_manifest(folder) and _is_answer(folder / ANSWER):
             figures = (path.relative_to(folder).as_posix() for path in folder.glob(f"{FIGURES}/*"))
             ownership.adopt(folder, [*FILES, *figures])
-        names = {*FILES, *ownership.owned(folder)}
+        names = {*FILES, *ownership.names_in_manifest(folder)}
         ownership.refuse_foreign(folder, names, ADVICE)
     return folder
 

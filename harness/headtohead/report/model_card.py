@@ -10,7 +10,7 @@ import yaml
 
 from headtohead.analysis.wording import ends
 from headtohead.escaping import markdown_code, visible, visible_values
-from headtohead.report.data import corpus_text, data_properties, layers_text
+from headtohead.report.data import corpus_text, data_properties, layers_text, reading_of
 from headtohead.report.render import environment, markdown_table, tidy_markdown
 from headtohead.report.section import table
 from headtohead.storage.experiment import examples_of, leaked_part
@@ -20,7 +20,7 @@ from headtohead.storage.results import ResultsRecord
 from headtohead.storage.run import RunRecord
 
 TEST = "test/"
-OWN = "headtohead"
+OWN_DISTRIBUTION = "headtohead"
 
 
 def model_card(
@@ -46,7 +46,7 @@ def model_card(
         signatures[readable(TEST + name)] = signature
     plugins = []
     for plugin in record.plugins:
-        if plugin.distribution != OWN:
+        if plugin.distribution != OWN_DISTRIBUTION:
             plugins.append(f"{plugin.family} {plugin.name} ({plugin.distribution})")
     score_rows = _score_rows(record, scores, frames)
     has_encoder = "encoder" in record.config.roles
@@ -58,12 +58,12 @@ def model_card(
         translates=translates,
         examples=examples_of(record.data),
         corpus=corpus_text(record.data),
-        layers=layers_text(record.config.model, record.data),
+        layers=layers_text(record.config.model, reading_of(record.data)),
         leaked=leaked_part(record.data) if record.data.get("leak") else "",
         scores=markdown_table(table(score_rows)),
         sentences=sum(bucket["n"] for bucket in results.buckets),
         signatures=signatures,
-        properties=data_properties(record.data, has_encoder),
+        properties=data_properties(record.data, has_encoder=has_encoder),
         plugins=", ".join(plugins),
         parameters=show_count(record.counts.total),
         origin=_origin(record),
@@ -111,7 +111,7 @@ def _origin(record: RunRecord) -> dict[str, str]:
     origin["seed"] = record.seed
     origin["steps"] = f"{record.steps:,}"
     origin["run hash"] = record.run_hash
-    for name in (OWN, "torch", "git_commit"):
+    for name in (OWN_DISTRIBUTION, "torch", "git_commit"):
         version = record.versions.get(name)
         if version:
             origin[name.replace("_", " ")] = version
@@ -127,17 +127,20 @@ def _front_matter(
         record: The run's record. Its texts are unchanged; the caller makes them visible and escapes them for YAML.
         scores: Finite test scores by metric.
         translates: Whether the model can translate sentences; only then it has a ``pipeline_tag``.
+
+    Raises:
+        KeyError: If the data record has no field ``dataset``.
     """
     dataset = record.data["dataset"]
     licence = record.data.get("licence") or "not stated"
     front: dict[str, object] = {}
-    front["library_name"] = OWN
+    front["library_name"] = OWN_DISTRIBUTION
     front["license"] = "other"
     front["license_name"] = f"that of the data: {licence}"
     if translates:
         front["pipeline_tag"] = "translation"
     front["datasets"] = [dataset]
-    front["tags"] = [OWN, "transformer"]
+    front["tags"] = [OWN_DISTRIBUTION, "transformer"]
     if not scores:
         return front
     metrics = []

@@ -14,13 +14,13 @@ from headtohead.escaping import visible
 from headtohead.execution.loaded import LoadedRun
 from headtohead.figures.heat_map import HeatMap, heat_map_figure
 from headtohead.figures.style import to_svg
-from headtohead.planning.overview import COLUMNS, overview
+from headtohead.planning.overview import overview
 from headtohead.planning.plan import Plan
 from headtohead.plugins.families import COMPONENTS
 from headtohead.report.content import Report
 from headtohead.report.render import fragment
 from headtohead.report.section import Section, table
-from headtohead.report.variants import pitfall_section, variant_section
+from headtohead.report.variants import pitfall_section, score_section
 from headtohead.report.writing import ReportPaths
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.attention_maps import map_tokens
@@ -51,7 +51,7 @@ INPUTS = {"translation": "its own translation", "reference": "the reference"}
 def plan_html(plan: Plan) -> str:
     """Return the output of ``h2h plan`` as HTML."""
     summary = overview(plan)
-    rows = table(dict(zip(COLUMNS, row, strict=True)) for row in summary.rows)
+    rows = table(dict(zip(summary.columns, row, strict=True)) for row in summary.rows)
     sections = [Section("", lines=summary.lines, frame=rows)]
     for heading, lines in summary.sections.items():
         if lines:
@@ -59,7 +59,7 @@ def plan_html(plan: Plan) -> str:
     return fragment(*sections, heading=summary.heading)
 
 
-NOT_SHOWN = "{runs} runs; .columns lists {columns} more columns: axes, sizes, costs"
+NOT_SHOWN = "{runs} runs; .columns lists {columns} more columns: settings, sizes, costs"
 
 
 def runs_html(runs: RunsTable) -> str:
@@ -69,7 +69,8 @@ def runs_html(runs: RunsTable) -> str:
     in the middle are left out. The answer ranks only variants with all seeds.
 
     Raises:
-        HeadToHeadError: As `Report`.
+        HeadToHeadError: If no dataset declares a metric of the study, or if a file of the study is damaged, such as the
+            stored values per example of a run.
     """
     report = Report(Analysis(runs.frames))
     columns = []
@@ -106,7 +107,7 @@ def result_html(folder: Path, states: Mapping[str, int], paths: ReportPaths | No
         paths: The files of the report if the study is complete, else None.
 
     Raises:
-        HeadToHeadError: If the study is complete and a record in ``folder`` cannot be read.
+        HeadToHeadError: If the study is complete, and a file in ``folder`` is damaged or no dataset declares a metric.
     """
     if paths is None:
         counts = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
@@ -118,7 +119,7 @@ def result_html(folder: Path, states: Mapping[str, int], paths: ReportPaths | No
 
 def _study_sections(report: Report) -> list[Section]:
     """Return the sections of a study that a notebook shows: the variants, their pitfalls and the notes."""
-    sections = [replace(variant_section(report), text="", parts=())]
+    sections = [replace(score_section(report), text="", parts=())]
     pitfalls = pitfall_section(report)
     if pitfalls is not None:
         sections.append(pitfalls)
@@ -181,14 +182,16 @@ MAPS = (
 )
 NEGATIVE = "Negative weights are orange, −1 in full colour. "
 ROLE_NOTE = "Maps of the {role}: {note}."
+FIGURE = "Attention maps of the {role}"
 OMITTED = '{layers} earlier layers are not drawn; .weights["{role}"] contains them.'
 
 
 def maps_html(maps: SentenceMaps) -> str:
     """Return the maps of a sentence as HTML: the heads of every layer side by side, with token labels.
 
-    Roles without maps have no section. At most MAX_CELLS weights are drawn, role after role: the first layers of a role
-    are left out, or all of them, with a sentence on their number. The last layer of the first role is always drawn.
+    Roles are in the order of ``HEADINGS``; a role without maps has no section. At most ``MAX_CELLS`` weights are drawn,
+    role after role: the first layers of a role are left out, or all of them, with a sentence on their number. The last
+    layer of the first role with maps is always drawn, even if it alone has more weights.
     """
     record = maps.record
     negative = NEGATIVE if record.get("signed") else ""
@@ -205,11 +208,10 @@ def maps_html(maps: SentenceMaps) -> str:
             continue
         num_layers, heads, queries, keys = weights.shape
         cells_of_layer = heads * queries * keys
-        num_drawn = min(max(remaining // cells_of_layer, 0), num_layers)
-        is_first_role = remaining == MAX_CELLS
-        if is_first_role:
-            num_drawn = max(num_drawn, 1)  # however large its layers are
-        remaining -= num_drawn * cells_of_layer
+        num_drawn = min(remaining // cells_of_layer, num_layers)
+        if not figures:  # the first role has a layer, however large that is
+            num_drawn = max(num_drawn, 1)
+        remaining = max(remaining - num_drawn * cells_of_layer, 0)
         first_drawn = num_layers - num_drawn
         if num_drawn:
             figures[role] = _role_figure(maps, role, first_drawn)
@@ -238,4 +240,4 @@ def _role_figure(maps: SentenceMaps, role: str, first: int) -> str:
                 title += f", entropy {statistics['entropy']:.2f}"
             heat_maps.append(HeatMap(weights[layer, head], query_labels, key_labels, title))
     figure = heat_map_figure(heat_maps, across=weights.shape[1])
-    return to_svg(figure, salt=role)
+    return to_svg(figure, role, title=FIGURE.format(role=role))

@@ -23,7 +23,7 @@ from headtohead.escaping import (
     visible,
     visible_values,
 )
-from headtohead.figures.style import themed
+from headtohead.figures.colours import themed
 from headtohead.report.section import Bold, Section
 from headtohead.report.setup import setup_line
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from headtohead.report.content import Report
+    from headtohead.report.sections import ReportSections
 
 LATEX_TABLE = Template(r"""% Requires \usepackage{booktabs}.
 \begin{table}
@@ -82,24 +83,23 @@ def tidy_markdown(text: str) -> str:
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
-def page(report: Report, sections: Sequence[Section], figures: Mapping[str, str]) -> str:
+def page(report: Report, sections: ReportSections, figures: Mapping[str, str]) -> str:
     """Return a report as a self-contained HTML page, with control characters made visible.
 
     Only a page with attention maps has a script, which its security policy permits.
 
     Args:
         report: The report.
-        sections: Its sections, at least one; the first one has no title.
+        sections: Its sections.
         figures: SVG figures by name; a section whose figure is missing is printed without it.
 
     Raises:
-        HeadToHeadError: As `Report`.
-        jinja2.UndefinedError: Without sections.
+        HeadToHeadError: If a file of the study is damaged, such as the stored values per example of a run.
     """
     folder = resources.files("headtohead.report") / "templates"
     css = (folder / "report.css").read_text("utf-8")
     scripts = []
-    if any(section.maps for section in sections):
+    if any(section.maps for section in sections.details):
         script = (folder / "report.js").read_text("utf-8")
         scripts.append(script)
     template = environment("headtohead.report", html=True).get_template("page.html.jinja")
@@ -121,28 +121,32 @@ def fragment(
     heading: str = "",
     answer: str = "",
 ) -> str:
-    """Return sections as HTML for notebook output, which has no style sheet."""
+    """Return sections as HTML for notebook output, which has no style sheet; control characters are made visible.
+
+    Args:
+        sections: The sections.
+        figures: SVG figures by name; a section whose figure is missing is printed without it.
+        heading: A bold line above the sections; empty for none.
+        answer: A paragraph below the heading; empty for none.
+    """
     template = environment("headtohead.report", html=True).get_template("fragment.html.jinja")
     html = template.render(sections=sections, figures=figures or {}, heading=heading, answer=answer)
     return visible(html)
 
 
 def markdown(
-    report: Report, sections: Sequence[Section], figures: Collection[str], runs: str = "results.csv"
+    report: Report, sections: ReportSections, figures: Collection[str], runs: str = "results.csv"
 ) -> str:
     """Return a report as Markdown with links to figures.
 
     Args:
         report: The report.
-        sections: Its sections, at least one; the first one stands before the description of the experiment, without a
-            title.
+        sections: Its sections; the opening stands below the answer, without a title.
         figures: Names of the figures in the folder ``figures`` beside the page.
-        runs: File of the results of every run, for a link. Empty for a page that stands alone: it has neither this link
-            nor the table of differences below the answer.
+        runs: File of the results of every run, for a link. Empty for a page that stands alone, without this link.
 
     Raises:
-        HeadToHeadError: As `Report`.
-        jinja2.UndefinedError: Without sections.
+        HeadToHeadError: If a file of the study is damaged, such as the stored values per example of a run.
     """
     template = environment("headtohead.report").get_template("report.md.jinja")
     text = template.render(
@@ -212,7 +216,7 @@ def _fence(text: str) -> str:
 
 
 def _themed(svg: str) -> Markup:
-    """Return an SVG figure for a page that may be dark, which a template does not escape."""
+    """Return an SVG figure for a page that may be dark, without further escapes."""
     return Markup(themed(svg))
 
 

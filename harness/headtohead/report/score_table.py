@@ -9,7 +9,7 @@ from headtohead.analysis.wording import interval_caption
 from headtohead.report.content import Report
 from headtohead.report.render import latex_table
 from headtohead.report.section import Bold, judged_cells, replaced
-from headtohead.report.setup import setup_line
+from headtohead.report.setup import complete_setup
 from headtohead.report.variants import primary_score, reported_summary, variant_note, verdict_cell
 from headtohead.storage.metrics import higher_is_better, show, show_count
 
@@ -38,8 +38,10 @@ NO_BOLD = "No score is bold, because {reason}."
 def score_table(report: Report) -> str:
     r"""Return the LaTeX table of all variants in the order of the report; it needs ``\usepackage{booktabs}``.
 
+    Its caption is the question, its label the name of the study.
+
     Raises:
-        HeadToHeadError: As `Report`.
+        HeadToHeadError: If a file of the study is damaged, such as the stored values per example of a run.
     """
     contrasts = {
         contrast.variant: contrast for contrast in report.analysis.families.variants.contrasts
@@ -59,6 +61,9 @@ def score_table(report: Report) -> str:
 def _row(report: Report, slug: str, contrast: ContrastResult | None) -> dict[str, str]:
     """Return the cells of a variant by column; the score is bold if the variant is one of the best.
 
+    Score and number of seeds are those in the metric that the variant is judged on; the score of a variant that is not
+    ranked is a dash.
+
     Args:
         report: The report.
         slug: The variant.
@@ -66,6 +71,7 @@ def _row(report: Report, slug: str, contrast: ContrastResult | None) -> dict[str
             difference and p-value are dashes.
 
     Raises:
+        HeadToHeadError: If the stored values per example of a run are damaged.
         KeyError: If the study has no variant ``slug``.
     """
     analysis = report.analysis
@@ -77,11 +83,11 @@ def _row(report: Report, slug: str, contrast: ContrastResult | None) -> dict[str
     row["seeds"] = str(reported_summary(report, slug).n)
     row[report.metric] = cell
     row["difference"] = "–"
-    row["p"] = "–"
+    row["adjusted p"] = "–"
     if contrast:
         cells = judged_cells(contrast)
         row["difference"] = cells["difference"]
-        row["p"] = cells["p"]
+        row["adjusted p"] = cells["p"]
     row["verdict"] = verdict_cell(report, slug, contrast)
     row["parameters"] = show_count(variant.counts.total)
     return row
@@ -94,7 +100,7 @@ def _notes(report: Report) -> list[str]:
     `Report.cautions`.
 
     Raises:
-        HeadToHeadError: As `Report`.
+        HeadToHeadError: If a file of the study is damaged, such as the stored values per example of a run.
     """
     analysis = report.analysis
     frames = analysis.frames
@@ -121,16 +127,21 @@ def _notes(report: Report) -> list[str]:
         note = variant_note(report, slug)
         if note:
             notes.append(f"{report.title(slug)}: {note}.")
-    notes.append(setup_line(analysis))
+    notes.append(complete_setup(analysis))
     notes += [remark.text for remark in report.cautions]
     return notes
 
 
 def _margin_note(report: Report) -> str:
-    """Return what the words on the margin mean; without a margin, or with less room than it, that there is none."""
+    """Return the note on the words about the margin, or that there is no margin.
+
+    A margin that no verdict uses counts as none.
+    """
     analysis = report.analysis
     margin = report.record.margins.get(analysis.metric)
-    if margin is None or not analysis.margin(analysis.metric):
+    contrasts = analysis.families.variants.contrasts
+    is_used = any(contrast.judgement.margin for contrast in contrasts)
+    if margin is None or not is_used:
         return NO_MARGIN
     note = WITHIN.format(margin=show(margin.value, analysis.metric, like=margin.value))
     if margin.late:

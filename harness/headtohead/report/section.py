@@ -13,11 +13,19 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from headtohead.analysis.contrasts import ContrastResult
-from headtohead.analysis.wording import ends, interval_text, largest_text
+from headtohead.analysis.wording import ends, interval_text, possible
+from headtohead.report.chart_parts import Chart
+from headtohead.storage.contrasts import FAMILIES_IN_WORDS
 from headtohead.storage.metrics import show, show_p
 from headtohead_judge.paired_tests import Summary
 
 _NUMBER = re.compile(r"[+−±<∞]? ?\d.*|[–∞]?|.*diverged", re.DOTALL)
+
+UNTITLED = "Differences, one point per seed"
+"""The title of the figure of a section without a title, which is that below the answer."""
+
+VERDICT_WIDTH = 32
+"""Maximum width of a verdict in a table for the terminal; longer texts are wrapped."""
 
 MIN_NAME_WIDTH = 24
 """Minimum width of the names of contrasts in the terminal, in characters."""
@@ -29,6 +37,7 @@ class Section:
 
     Attributes:
         title: The heading.
+        hint: What a folded section holds, beside its heading.
         text: A sentence below the heading.
         frame: A table of texts. The first line of a cell is its value; further lines, such as an interval, are smaller.
         figure: Name of a figure, which is omitted if it is not drawn, with its ``caption``.
@@ -37,10 +46,12 @@ class Section:
         maps: Data of the interactive attention maps.
         shade: Background colour of the cells of ``frame`` in percent, by row.
         parts: Sections within this section.
+        chart: The main contrasts as a figure with text, which a page has instead of ``frame`` and ``figure``.
     """
 
     title: str
     text: str = ""
+    hint: str = ""
     frame: pd.DataFrame | None = None
     figure: str = ""
     caption: str = ""
@@ -49,6 +60,20 @@ class Section:
     maps: Mapping[str, Any] | None = None
     shade: Sequence[Sequence[int]] = ()
     parts: Sequence[Section] = ()
+    chart: Chart | None = None
+
+    @property
+    def with_figure(self) -> Iterator[Section]:
+        """This section and those within it, if they have a figure."""
+        if self.figure:
+            yield self
+        for part in self.parts:
+            yield from part.with_figure
+
+    @property
+    def figure_title(self) -> str:
+        """The title of the figure."""
+        return self.title or UNTITLED
 
     @property
     def anchor(self) -> str:
@@ -61,6 +86,11 @@ class Section:
         if self.frame is None:
             return []
         return list(map(str, self.frame.columns))
+
+    @property
+    def is_contrasts(self) -> bool:
+        """Whether the rows of the table are contrasts with their verdicts, which a phone shows as cards."""
+        return self.columns[:3] == ["contrast", "difference", "verdict"]
 
     @property
     def rows(self) -> list[list[str]]:
@@ -135,12 +165,14 @@ def _text_rows(frame: pd.DataFrame) -> list[_TextRow]:
     for cells in frame.to_dict("records"):
         name, *notes = cells["contrast"].split("\n")
         number, *interval = cells["difference"].split("\n")
-        verdict, *largest = cells["verdict"].split("\n")
+        verdict = []
+        for line in cells["verdict"].split("\n"):
+            verdict += wrap(line, VERDICT_WIDTH)
         numbers = [*interval]
         if cells["p"]:
             numbers.append(f"p {cells['p']}")
             numbers.append(f"n {cells['seeds']}")
-        rows.append(_TextRow(name, number, [verdict, *largest, ", ".join(numbers)], notes))
+        rows.append(_TextRow(name, number, [*verdict, ", ".join(numbers)], notes))
     return rows
 
 
@@ -159,7 +191,9 @@ def score(summary: Summary, metric: str) -> str:
     return with_interval(summary.mean, summary.low, summary.high, metric)
 
 
-JUDGED_AS = " A difference that is also a {kind} contrast has the interval and the verdict of that contrast."
+JUDGED_AS = (
+    " A difference that is also one of the {kind} has the same interval and verdict in both places."
+)
 
 
 def replaced(contrasts: Iterable[ContrastResult]) -> str:
@@ -169,7 +203,7 @@ def replaced(contrasts: Iterable[ContrastResult]) -> str:
         kind = contrast.judged_as
         if kind and kind != contrast.family and kind not in kinds:
             kinds.append(kind)
-    return "".join(JUDGED_AS.format(kind=kind) for kind in kinds)
+    return "".join(JUDGED_AS.format(kind=FAMILIES_IN_WORDS[kind]) for kind in kinds)
 
 
 def contrast_table(
@@ -179,7 +213,8 @@ def contrast_table(
 ) -> pd.DataFrame | None:
     """Return a row per contrast: difference with its interval, verdict, adjusted p and number of seeds.
 
-    None without contrasts. A contrast without a test has dashes, and its reason below the verdict.
+    None without contrasts. Without a test, difference, p and number of seeds are dashes. The reason for a missing test,
+    or the notes on the verdict, are below the verdict.
 
     Args:
         contrasts: The contrasts.
@@ -193,11 +228,20 @@ def contrast_table(
         if contrast.reason:
             row["verdict"] += f"\n{contrast.reason}"
         rows.append(row | dict(after))
-    return table(rows)
+    frame = table(rows)
+    return None if frame is None else frame.rename(columns=COLUMN_NAMES)
+
+
+COLUMN_NAMES = {"p": "adjusted p", "seeds": "n"}
+"""Headings of the columns of `judged_cells` in a report, where they differ."""
 
 
 def judged_cells(contrast: ContrastResult) -> dict[str, str]:
-    """Return the difference of a contrast with its interval, the verdict, the adjusted p and the number of seeds."""
+    """Return the difference of a contrast with its interval, the verdict, the adjusted p and the number of seeds.
+
+    The interval, the largest possible difference and a note on a late margin have lines of their own, where they exist.
+    Without a test, difference, p and number of seeds are dashes.
+    """
     difference = contrast.difference_text
     if interval_text(contrast):
         difference += f"\n{interval_text(contrast)}"
@@ -209,15 +253,15 @@ def judged_cells(contrast: ContrastResult) -> dict[str, str]:
     }
 
 
-LARGEST = "could be up to {difference}"
+POSSIBLE = "could be {possible}"
 LATE_MARGIN = "margin set after results existed"
 
 
 def verdict_lines(contrast: ContrastResult) -> list[str]:
-    """Return the verdict, the largest difference that its interval contains if none is shown, and a late margin."""
+    """Return the verdict, how large the difference can be if none is shown, and a note on a late margin."""
     lines = [contrast.verdict]
-    if largest_text(contrast):
-        lines.append(LARGEST.format(difference=largest_text(contrast)))
+    if possible(contrast):
+        lines.append(POSSIBLE.format(possible=possible(contrast)))
     if contrast.late_margin and contrast.judgement.margin:
         lines.append(LATE_MARGIN)
     return lines

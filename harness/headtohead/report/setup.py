@@ -12,17 +12,17 @@ from typing import Any
 import pandas as pd
 
 from headtohead.analysis.study import Analysis
-from headtohead.analysis.wording import contrast_name
 from headtohead.config.labels import listed
 from headtohead.config.labels import text as value_text
 from headtohead.plugins.families import COMPONENTS
 from headtohead.report.content import MAX_ROWS, Report
-from headtohead.report.data import READING, corpus_text, layers_text
+from headtohead.report.data import corpus_text, layers_text, reading_of
 from headtohead.report.figures.lines import MAX_LINES
 from headtohead.report.section import Section, table
 from headtohead.schema.roles import ROLES
-from headtohead.schema.run_config import TrainConfig
+from headtohead.schema.run_config import ModelConfig, TrainConfig
 from headtohead.storage import states
+from headtohead.storage.contrasts import FAMILIES_IN_WORDS
 from headtohead.storage.experiment import VariantRecord, examples_of
 from headtohead.storage.metrics import counted, show, show_count, show_p
 from headtohead.storage.record import leaves
@@ -36,45 +36,91 @@ CHOSEN_SHADE = 40
 LEARNING_RATE = "train.lr"
 
 SETUP = "Set-up: {parts}."
+SIZE = "width {width}, {layers}, {parameters} parameters"
 MODEL = "width {width}, {heads}, {layers}, feed-forward {feed_forward}, {parameters} parameters"
 STEPS = "{steps} steps of {batch}"
 RATE = "learning rate {rate}, schedule {schedule}"
 
 
 def setup_line(analysis: Analysis) -> str:
-    """Return data, sizes, steps, learning rate and seeds as a sentence; a value that variants differ in is a range.
+    """Return data, sizes, steps, learning rate and seeds in a line; values that differ are listed or a range.
 
     The steps are those of the runs, of a run that stopped early those until it stopped; those of the plan if no run has
-    started.
+    started. `complete_setup` adds what decides less: languages, heads, feed-forward, batch, schedule, and the sweep.
+    """
+    data = analysis.frames.record.data
+    variants = list(analysis.frames.by_slug.values())
+    values = _values(analysis)
+    layers = _text_of([_layers_in_short(variant.config.model) for variant in variants])
+    rate = values[LEARNING_RATE]
+    if _tuned_rates(analysis):
+        rate = TUNED_IN_SHORT.format(rate=rate)
+    parts = [
+        _data_text(_corpus_in_short(data), data),
+        SIZE.format(
+            width=values["model.d_model"],
+            layers="1 layer" if layers == "1" else f"{layers} layers",
+            parameters=_parameters(variants),
+        ),
+        f"{_steps(analysis)} steps",
+        f"learning rate {rate}",
+        counted(len(analysis.frames.seeds), "seed"),
+    ]
+    return SETUP.format(parts="; ".join(parts))
+
+
+def complete_setup(analysis: Analysis) -> str:
+    """Return the line of `setup_line`, with languages, heads, feed-forward width, batch and schedule, too.
+
+    It also states how the learning rates were chosen (`learning_rate`).
     """
     data = analysis.frames.record.data
     variants = list(analysis.frames.by_slug.values())
     values = _values(analysis)
     heads = values["model.heads"]
-    totals = [variant.counts.total for variant in variants]
-    parameters = _range_text(show_count(min(totals)), show_count(max(totals)))
     model = MODEL.format(
         width=values["model.d_model"],
         heads="1 head" if heads == "1" else f"{heads} heads",
         layers=_layers(variants, data),
         feed_forward=_text_of([variant.d_ff for variant in variants]),
-        parameters=parameters,
+        parameters=_parameters(variants),
     )
-    steps = analysis.frames.trained_steps or [variant.steps for variant in variants]
-    batch = f"{values['train.batch_size']} {examples_of(data)}"
-    if values["train.batch_size"] == "null":
-        batch = f"up to {values['train.batch_tokens']} tokens"
-    steps_text = _range_text(f"{min(steps):,}", f"{max(steps):,}")
-    parts = [_data_text(data)]
+    parts = [_data_text(corpus_text(data), data)]
     parts.append(model)
-    parts.append(STEPS.format(steps=steps_text, batch=batch))
+    parts.append(STEPS.format(steps=_steps(analysis), batch=_batches(variants, data)))
     parts.append(RATE.format(rate=learning_rate(analysis), schedule=values["train.schedule.name"]))
     parts.append(counted(len(analysis.frames.seeds), "seed"))
     return SETUP.format(parts="; ".join(parts))
 
 
-def _data_text(data: Mapping[str, Any]) -> str:
-    """Return the dataset, and how many examples training and test have."""
+def _corpus_in_short(data: Mapping[str, Any]) -> str:
+    """Return the dataset, of a text with the name of the text; pairs without their languages."""
+    languages = [language for language in data.get("languages") or () if language != "none"]
+    return corpus_text(data) if len(languages) == 1 else str(data["dataset"])
+
+
+def _parameters(variants: Sequence[VariantRecord]) -> str:
+    """Return the number of parameters of the variants, or its range."""
+    totals = [variant.counts.total for variant in variants]
+    return _range_text(show_count(min(totals)), show_count(max(totals)))
+
+
+def _steps(analysis: Analysis) -> str:
+    """Return the number of trained steps, or its range; that of the plan if no run has started."""
+    planned = [variant.steps for variant in analysis.frames.by_slug.values()]
+    steps = analysis.frames.trained_steps or planned
+    return _range_text(f"{min(steps):,}", f"{max(steps):,}")
+
+
+def _layers_in_short(model: ModelConfig) -> str:
+    """Return the numbers of encoder and decoder layers, or that of a decoder-only model."""
+    if model.architecture == "encoder-decoder":
+        return f"{model.encoder_layers} + {model.decoder_layers}"
+    return str(model.decoder_layers)
+
+
+def _data_text(name: str, data: Mapping[str, Any]) -> str:
+    """Return the name of a dataset, and how many examples training and test have."""
     counts = data.get("counts", {})
     sizes = []
     if counts.get("train"):
@@ -82,15 +128,41 @@ def _data_text(data: Mapping[str, Any]) -> str:
     if counts.get("test"):
         sizes.append(f"{counts['test']:,} test")
     if not sizes:
-        return corpus_text(data)
-    return f"{corpus_text(data)}, {' and '.join(sizes)} {examples_of(data)}"
+        return name
+    return f"{name}, {' and '.join(sizes)} {examples_of(data)}"
+
+
+def _batches(variants: Sequence[VariantRecord], data: Mapping[str, Any]) -> str:
+    """Return the sizes of the variants' batches: in examples, then in tokens where ``train.batch_size`` is null."""
+    examples = []
+    tokens = []
+    for variant in variants:
+        train = variant.config.train
+        if train.batch_size:
+            examples.append(train.batch_size)
+        else:
+            tokens.append(train.batch_tokens)
+    texts = []
+    if examples:
+        texts.append(f"{_text_of(examples)} {examples_of(data)}")
+    if tokens:
+        texts.append(f"up to {_text_of(tokens)} tokens")
+    return " / ".join(texts)
 
 
 def _layers(variants: Sequence[VariantRecord], data: Mapping[str, Any]) -> str:
-    """Return the layers of the variants; how a decoder-only model reads pairs is stated once."""
-    texts = _text_of([layers_text(variant.config.model, data) for variant in variants])
-    first, reading, rest = texts.partition(READING)
-    return first + reading + rest.replace(READING, "")
+    """Return the layers of the variants; the first of decoder-only models has how they read pairs."""
+    reading = reading_of(data)
+    texts: dict[str, str] = {}
+    for variant in variants:
+        model = variant.config.model
+        layers = layers_text(model)
+        if layers in texts:
+            continue
+        texts[layers] = layers_text(model, reading)
+        if model.architecture == "decoder-only":
+            reading = ""
+    return _text_of(list(texts.values()))
 
 
 def _range_text(smallest: str, largest: str) -> str:
@@ -98,6 +170,7 @@ def _range_text(smallest: str, largest: str) -> str:
     return smallest if smallest == largest else f"{smallest} to {largest}"
 
 
+TUNED_IN_SHORT = "{rate}, tuned"
 TUNED = "{rate}, tuned for each variant on {metric} over {values}{length}"
 TUNED_AT_THE_EDGE = (
     "{rate}, tuned for each variant on {metric} over {values}{length}, where the best value may be outside for {edges} "
@@ -108,18 +181,26 @@ TUNED_AT_THE_EDGE = (
 def learning_rate(analysis: Analysis) -> str:
     """Return the learning rates of the study as text, and how they were chosen.
 
-    They were tuned, are an axis, the default, or set in the file. With a sweep that has ended, the number of variants
-    at its edge is named if there are any; it counts a variant that is at the edge of any tuned field.
+    They were tuned, vary in the design, are the default, or set in the file. Of a sweep that has ended, the text has
+    the number of variants with a best value at its edge, in any tuned field, if there are any.
     """
     rate = _values(analysis)[LEARNING_RATE]
-    tuning = analysis.frames.record.tuning
-    if tuning is not None and tuning.variants and LEARNING_RATE in tuning.fields:
+    tuning = _tuned_rates(analysis)
+    if tuning is not None:
         return _tuned_rate(rate, tuning)
     if LEARNING_RATE in analysis.frames.record.axes:
-        return f"{rate}, an axis of the experiment"
+        return f"{rate}, varied by the experiment"
     if rate == _text_of([TrainConfig.model_fields["lr"].default]):
         return f"{rate}, the default"
     return f"{rate}, set in the experiment file"
+
+
+def _tuned_rates(analysis: Analysis) -> TuningRecord | None:
+    """Return the sweep that has chosen the learning rates; None without one."""
+    tuning = analysis.frames.record.tuning
+    if tuning is not None and tuning.variants and LEARNING_RATE in tuning.fields:
+        return tuning
+    return None
 
 
 def _tuned_rate(rate: str, tuning: TuningRecord) -> str:
@@ -146,7 +227,7 @@ def _length(tuning: TuningRecord) -> str:
 
 
 def setup_section(report: Report) -> Section:
-    """Return the complete configuration, a row per section, and the entries in which variants differ.
+    """Return `complete_setup`, the configuration with a row per section, and the entries in which variants differ.
 
     Of a field with different values, all are listed, beyond MAX_VALUES a range or their number.
     """
@@ -164,7 +245,8 @@ def setup_section(report: Report) -> Section:
     for entry in report.record.entries:
         summary = entry.summary.replace("`", "")
         entries.append(f"{entry.name}: {summary}")
-    return Section("Set-up", frame=table(rows), lines=entries)
+    text = complete_setup(report.analysis)
+    return Section("Set-up", text, hint="every setting", frame=table(rows), lines=entries)
 
 
 SWEEP_CAPTION = "Mean over seeds, one standard deviation on both sides. A star is the chosen value of the variant."
@@ -181,9 +263,6 @@ def tuning_section(report: Report) -> Section | None:
     """Return the losses of the tuning sweep with its figure, or the figure of an axis of learning rates.
 
     None without both; a tuning sweep that has not ended counts as none.
-
-    Raises:
-        HeadToHeadError: As `Report`.
     """
     record, sweep = report.record.tuning, report.analysis.sweep
     caption = SWEEP_CAPTION
@@ -233,7 +312,7 @@ def _tuning_table(
         if variant.at_the_edge:
             at_the_edge.append(report.title(slug))
     if at_the_edge:
-        lines = [*lines, AT_THE_EDGE.format(variants=", ".join(at_the_edge))]
+        lines = [*lines, AT_THE_EDGE.format(variants=listed(at_the_edge))]
     text = TUNING.format(
         seeds=", ".join(map(str, record.seeds)),
         length=_length(record),
@@ -243,6 +322,7 @@ def _tuning_table(
     return Section(
         "Tuning",
         text,
+        hint="the sweep and the chosen values",
         figure="sweep",
         caption=caption,
         frame=table(rows),
@@ -252,15 +332,18 @@ def _tuning_table(
 
 
 def _settings(report: Report, record: TuningRecord) -> list[Mapping[str, Any]]:
-    """Return the tried settings of all variants, in the order of their numbers."""
+    """Return the tried settings of the study's variants, each once, in ascending order.
+
+    Settings that are not all numbers stay in the order of the file.
+    """
     settings: list[Mapping[str, Any]] = []
     for slug, variant in record.variants.items():
         if slug in report.analysis.frames.by_slug:
             for trial in variant.tried:
                 if trial.values not in settings:
                     settings.append(trial.values)
-    with suppress(TypeError):  # settings that are not all numbers stay in the order of the file
-        settings.sort(key=lambda values: list(values.values()))
+    with suppress(TypeError):  # numbers are not compared with texts or null
+        return sorted(settings, key=lambda values: list(values.values()))
     return settings
 
 
@@ -289,15 +372,15 @@ SOURCES = {"exclude": "by the experiment file", "incompatible": "incompatible"}
 
 
 def runs_section(report: Report) -> Section:
-    """Return the numbers of runs, tables of those without a result, excluded and reused, and the notes of the plan.
+    """Return the numbers of runs, tables of those that are not DONE, excluded and reused, and the notes of the plan.
 
     The tables of runs have at most MAX_ROWS rows each, while the numbers count all; a table without rows is left out.
-    Runs that are not DONE count as without a result.
+    Diverged runs have a result, and a table of their own.
     """
     frames = report.analysis.frames
-    lost = frames.runs[frames.runs["state"] != states.DONE]
+    lost = frames.runs[~frames.has_result]
+    diverged = frames.runs[frames.runs["state"] == states.DIVERGED]
     reused = frames.runs[frames.runs["reused_from"].notna()]
-    lost_rows = [_lost_run(run) for _, run in lost[:MAX_ROWS].iterrows()]
     excluded_rows = []
     for record in report.record.excluded:
         row = {"combination": record.title, "reason": record.reason}
@@ -309,7 +392,8 @@ def runs_section(report: Report) -> Section:
         row["trained in"] = str(run["reused_from"])
         reused_rows.append(row)
     tables = {
-        "Runs without a result": lost_rows,
+        "Runs without a result": _ended_runs(lost),
+        "Diverged runs": _ended_runs(diverged),
         "Excluded combinations": excluded_rows,
         "Reused runs": reused_rows,
     }
@@ -322,21 +406,26 @@ def runs_section(report: Report) -> Section:
         reused=len(reused),
     )
     parts = [Section(title, frame=table(rows)) for title, rows in tables.items() if rows]
-    return Section("Runs", text, lines=report.record.notes, parts=parts)
+    return Section(
+        "Runs", text, hint="failed, excluded and reused", lines=report.record.notes, parts=parts
+    )
 
 
-def _lost_run(run: pd.Series) -> dict[str, str]:
-    """Return the cells of a run without a result by column; steps and reason are a dash if they are unknown.
+def _ended_runs(runs: pd.DataFrame) -> list[dict[str, str]]:
+    """Return the cells of the first MAX_ROWS runs by column; steps and reason are a dash if they are unknown.
 
     Args:
-        run: A row of `Frames.runs`.
+        runs: Rows of `Frames.runs`.
     """
-    row = {"variant": str(run["title"]), "seed": str(run["seed"]), "state": str(run["state"])}
-    row["reason"] = str(run["reason"] or "–")
-    row["step"] = "–"
-    if run[["step", "steps"]].notna().all():
-        row["step"] = f"{run['step']:.0f} of {run['steps']:.0f}"
-    return row
+    rows = []
+    for _, run in runs[:MAX_ROWS].iterrows():
+        row = {"variant": str(run["title"]), "seed": str(run["seed"]), "state": str(run["state"])}
+        row["reason"] = str(run["reason"] or "–")
+        row["step"] = "–"
+        if run[["step", "steps"]].notna().all():
+            row["step"] = f"{run['step']:.0f} of {run['steps']:.0f}"
+        rows.append(row)
+    return rows
 
 
 SEVERAL_SEEDS = "Intervals of means are 95 % t-intervals over seeds."
@@ -351,16 +440,6 @@ RATIO = (
     "The mean variance of the contrasts is {ratio} times the residual variance ({family}); about 1 is expected if a "
     "seed has the same effect on all variants."
 )
-FAMILIES = {
-    "variant": "variants against the baseline",
-    "factor": "factor contrasts",
-    "interaction": "interactions",
-    "declared": "contrasts that the file declares",
-    "added": "added changes",
-    "taken": "taken changes",
-}
-"""Names of the families of contrasts."""
-
 INTERVAL = (
     "Each difference has one interval. The k differences of a family ({families}) have intervals at the level "
     "0.95^(1/k) each, so that all of them contain the true differences in at least 95 % of studies. Every word is "
@@ -385,17 +464,17 @@ ERROR_RATE = (
 def statistics_section(report: Report) -> Section:
     """Return the statistical methods and the limits that follow from the number of seeds.
 
-    Without a tested family, the methods are a line on how intervals are computed, and sequential seeds have no line.
-    Variances are described as moderated from three trained variants on. If the report has several tested families, a
-    line states the error rate of all together; the ranking of pairs counts as a family.
+    Without a tested family, the methods are a line on how intervals are computed, and sequential seeds and few seeds
+    have no line. Variances are described as moderated from three trained variants on. If the report has several tested
+    families, a line states the error rate of all together; the ranking of pairs counts as a family.
 
     Raises:
-        HeadToHeadError: As `Report`.
+        HeadToHeadError: If the stored values per example of a run are damaged.
     """
     analysis = report.analysis
     frames = analysis.frames
     tested = []
-    for name in FAMILIES:
+    for name in FAMILIES_IN_WORDS:
         if analysis.families.tested(name):
             tested.append(name)
     trained = {frames.trained(slug) for slug in frames.by_slug}
@@ -405,7 +484,7 @@ def statistics_section(report: Report) -> Section:
         lines = [PAIRED]
         if len(trained) > 2:
             lines = [MODERATED, *_ratio_lines(analysis, tested)]
-        lines.append(INTERVAL.format(families=listed([FAMILIES[name] for name in tested])))
+        lines.append(INTERVAL.format(families=listed([FAMILIES_IN_WORDS[name] for name in tested])))
         lines.append(MARGIN if report.record.margins else NO_MARGIN)
         if analysis.looks:
             lines.append(LOOKS)
@@ -416,7 +495,7 @@ def statistics_section(report: Report) -> Section:
         lines.append(ERROR_RATE.format(families=families, percent=5 * families))
     if tested and len(frames.seeds) < SIGN_FLIP_SEEDS:
         lines.append(f"{few_seeds(len(frames.seeds))}.")
-    return Section("Statistics", lines=lines)
+    return Section("Statistics", hint="how intervals and words are computed", lines=lines)
 
 
 def _ratio_lines(analysis: Analysis, tested: Sequence[str]) -> list[str]:
@@ -425,7 +504,7 @@ def _ratio_lines(analysis: Analysis, tested: Sequence[str]) -> list[str]:
     for name in tested:
         ratio = analysis.families.variance_ratio(name)
         if math.isfinite(ratio):
-            lines.append(RATIO.format(ratio=f"{ratio:.2g}", family=FAMILIES[name]))
+            lines.append(RATIO.format(ratio=f"{ratio:.2g}", family=FAMILIES_IN_WORDS[name]))
     return lines
 
 
@@ -438,22 +517,25 @@ OTHER_TESTS = (
 
 
 def other_tests_section(report: Report) -> Section | None:
-    """Return the paired t-tests and sign-flip tests of all contrasts, each difference once; None without a test.
+    """Return the paired t-tests and sign-flip tests of the contrasts with at least two seeds; None without any.
+
+    Contrasts of the same difference have one row, that of the first family.
 
     Raises:
-        HeadToHeadError: As `Report`.
+        HeadToHeadError: If the stored values per example of a run are damaged.
     """
     rows = []
     keys = set()
     for family in report.analysis.families:
         for contrast in family.contrasts:
             paired = contrast.paired
-            if paired is None or paired.n < 2 or contrast.trained.key in keys:
+            difference = contrast.trained.key  # equal for contrasts of the same runs
+            if paired is None or paired.n < 2 or difference in keys:
                 continue
-            keys.add(contrast.trained.key)
+            keys.add(difference)
             rows.append(
                 {
-                    "contrast": contrast_name(report.analysis, contrast),
+                    "contrast": contrast.name,
                     "verdict": contrast.verdict,
                     "paired t-test": "differs" if contrast.is_unlike_paired_test else "agrees",
                     "paired t p": show_p(paired.paired_p),
@@ -463,7 +545,7 @@ def other_tests_section(report: Report) -> Section | None:
             )
     if not rows:
         return None
-    return Section("Other tests", OTHER_TESTS, frame=table(rows))
+    return Section("Other tests", OTHER_TESTS, hint="paired t and sign-flip", frame=table(rows))
 
 
 PLATFORM = re.compile(r"([A-Za-z]+)-.*?(x86_64|aarch64|arm64|AMD64)")
@@ -493,7 +575,13 @@ def reproduction_section(report: Report) -> Section:
     if record.text:
         title = record.file or "experiment file"
         parts.append(Section(title, code=record.text))
-    return Section("Reproduction", code=commands, frame=table(rows), parts=parts)
+    return Section(
+        "Reproduction",
+        hint="commands, versions, experiment file",
+        code=commands,
+        frame=table(rows),
+        parts=parts,
+    )
 
 
 def _short_version(name: str, version: str) -> str:

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from headtohead.analysis.contrasts import ContrastResult
-from headtohead.analysis.wording import contrast_name, named_sides
+from headtohead.analysis.sentences import sentence
 from headtohead.plugins.logger import Answer, AnsweredContrast
 from headtohead.report.content import Report
 from headtohead.report.differences import differences
 from headtohead.report.folder import ANSWER, FIGURES, MARKDOWN, PAGE, TABLE
 from headtohead.report.setup import setup_line
-from headtohead.storage.paths import inside
+from headtohead.storage.paths import checked_path
 
 ATTACHED = (PAGE, MARKDOWN, ANSWER, TABLE)
 """Files of a report that trackers attach, beside its figures."""
@@ -29,8 +29,8 @@ def tracked_answer(report: Report, reports_root: Path) -> Answer:
         reports_root: The folder of all reports.
 
     Raises:
-        HeadToHeadError: If the folder of the report is or contains a symbolic link, or no registered dataset declares
-            the primary metric.
+        HeadToHeadError: If the folder of the report is or contains a symbolic link, or a file of the study is damaged,
+            such as the stored values per example of a run.
     """
     analysis = report.analysis
     scores = {}
@@ -42,6 +42,7 @@ def tracked_answer(report: Report, reports_root: Path) -> Answer:
     contrasts = [_contrast(report, contrast) for contrast in analysis.main_contrasts]
     return Answer(
         text=report.answer,
+        limits=report.limits,
         rows=differences(analysis),
         cautions=cautions,
         setup=setup_line(analysis),
@@ -60,7 +61,7 @@ def report_files(reports_root: Path, name: str) -> Mapping[str, Path]:
     Raises:
         HeadToHeadError: If the folder is or contains a symbolic link, or ``name`` leads out of ``reports_root``.
     """
-    folder = inside(reports_root, name, tree=True)
+    folder = checked_path(reports_root, name, tree=True)
     paths = [folder / attached for attached in ATTACHED]
     paths += sorted(folder.glob(f"{FIGURES}/*"))
     files = {}
@@ -72,7 +73,6 @@ def report_files(reports_root: Path, name: str) -> Mapping[str, Path]:
 
 def _contrast(report: Report, contrast: ContrastResult) -> AnsweredContrast:
     """Return a contrast for a tracker; numbers that are missing or not finite are None."""
-    left, _ = named_sides(report.analysis, contrast)
     difference = None
     if contrast.paired:
         difference = _finite(contrast.paired.mean)
@@ -81,10 +81,11 @@ def _contrast(report: Report, contrast: ContrastResult) -> AnsweredContrast:
     if interval is not None and math.isfinite(interval.low):
         ends = (interval.low, interval.high)
     return AnsweredContrast(
-        label=contrast_name(report.analysis, contrast),
-        left=left,
+        label=contrast.name,
+        sentence=sentence(report.analysis, contrast),
         direction=contrast.direction,
         verdict=contrast.verdict,
+        metric=contrast.metric,
         difference=difference,
         interval=ends,
         adjusted_p=_finite(contrast.judgement.adjusted_p),

@@ -7,7 +7,6 @@ from collections import Counter
 
 from headtohead.analysis.convergence import LOSS, NOT_JUDGED, Convergence, LossTrend
 from headtohead.analysis.findings.training import gap_steps, show_passes
-from headtohead.analysis.wording import contrast_name
 from headtohead.report.content import Report
 from headtohead.report.figures.lines import MAX_LINES
 from headtohead.report.section import Section, table
@@ -24,7 +23,8 @@ DECAYING = (
 NONE_JUDGED = "Whether the variants still learn is not judged: {reason}."
 CURVES = (
     "Mean over seeds; the band ranges from the lowest to the highest seed. Steps that not every seed reached are "
-    "omitted."
+    "omitted. Grey in every panel: the baseline, {baseline}. Lower is better; a line that still falls at its end needs "
+    "more steps."
 )
 PACE = (
     "Steps in which the baseline's validation loss falls by the difference, at the pace of the last "
@@ -39,8 +39,9 @@ def training_section(report: Report) -> Section:
     differences in steps are left out unless the baseline is still learning and a contrast has comparable losses.
 
     Raises:
-        HeadToHeadError: As `Report`.
+        HeadToHeadError: If the stored values per example of a run are damaged.
     """
+    frames = report.analysis.frames
     training = report.analysis.convergence
     trends = training.trends.values()
     verdicts = Counter(trend.verdict for trend in trends)
@@ -62,18 +63,19 @@ def training_section(report: Report) -> Section:
     return Section(
         "Training",
         text,
+        hint="curves, and whether the variants still learn",
         figure="curves",
-        caption=CURVES + report.shown(MAX_LINES),
+        caption=CURVES.format(baseline=report.title(frames.baseline)) + report.shown(MAX_LINES),
         frame=frame,
         parts=parts,
     )
 
 
 def _trend_rows(report: Report, training: Convergence) -> list[dict[str, str]]:
-    """Return a row per variant: its loss near the end, the fall until the end, and the verdict.
+    """Return a row per variant: its loss near the end, the fall until the end with its standard error, and the verdict.
 
     Variants that equal another one have no row. What was not measured is a dash, and the reason is below the verdict.
-    With more variants than a table has rows, only the best and the baseline have one.
+    With more variants than a table has rows, only the best ones and the baseline have one.
     """
     rows = []
     for slug in report.listed:
@@ -110,11 +112,14 @@ def _gap_rows(report: Report) -> list[dict[str, str]]:
     """Return a row per contrast with a gap: its difference in validation loss, and the steps that make up for it.
 
     These are the steps in which the baseline's loss falls by the difference. Empty without gaps.
+
+    Raises:
+        HeadToHeadError: If the stored values per example of a run are damaged.
     """
     training = report.analysis.convergence
     rows = []
     for gap in training.gaps:
-        row = {"contrast": contrast_name(report.analysis, gap.contrast)}
+        row = {"contrast": gap.contrast.name}
         row["difference in validation loss"] = show(gap.difference, LOSS, signed=True)
         row["in steps of the baseline"] = gap_steps(gap, training)
         rows.append(row)

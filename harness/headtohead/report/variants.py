@@ -1,4 +1,4 @@
-"""The sections on variants: scores, differences, costs, further metrics, padding and pitfalls."""
+"""The sections on variants: scores, costs, further metrics, collapsed runs, padding and pitfalls."""
 
 from __future__ import annotations
 
@@ -7,15 +7,11 @@ from collections.abc import Collection, Mapping
 
 from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.scores import loss_mismatch
-from headtohead.analysis.wording import interval_caption
 from headtohead.config.labels import listed
-from headtohead.planning.variants import DATA_AXIS, SIZE_AXIS
 from headtohead.report.content import Report
 from headtohead.report.figures.rows import MAX_ROWS
 from headtohead.report.section import (
     Section,
-    judged_cells,
-    replaced,
     score,
     table,
     verdict_lines,
@@ -29,13 +25,10 @@ from headtohead_judge.verdicts import judge
 MAX_NAMES = 12
 """Maximum number of variants that a cell names."""
 
-SCORES = "Mean {metric} over seeds with its 95 % interval and the costs of each variant."
-COMPARED_SCORES = (
-    "Mean {metric} over seeds with its 95 % interval, the difference from the baseline{scope} paired by seed, and the "
-    "costs of each variant. {intervals}{replaced}"
+SCORES = (
+    "Mean {metric} over seeds with its 95 % interval, and the costs of each variant, best first."
 )
-SAME_DATA = " on the same data"
-SAME_SIZE = " of the same size"
+WITH_COLLAPSED = " Collapsed runs are included here, but not in the differences."
 STACKED = (
     " Tokens per second, memory and time are those of a stack of {runs} runs; compare them only between stacks of the "
     "same size on an equally busy machine. MFU is the used fraction of the device's peak. FLOPs are those of a forward "
@@ -48,19 +41,21 @@ FIGURE = (
 UNRANKED_POINTS = " Hollow points are variants that are not ranked."
 
 
-def variant_section(report: Report) -> Section:
-    """Return the scores of the variants with their differences and costs, the figure of scores and further metrics.
+def score_section(report: Report) -> Section:
+    """Return the scores of the variants with their costs, the figure of scores and further metrics.
 
     With more than `content.MAX_ROWS` variants, only the best and the baseline have a row, and a line has the number of
     the others. The further metrics are a part, left out without a table.
 
     Raises:
-        HeadToHeadError: As `Report`.
+        HeadToHeadError: If the stored values per example of a run are damaged.
     """
     analysis = report.analysis
     stacks = _stack_sizes(report)
     sizes = set[int]().union(*stacks.values())
-    text = _description(report)
+    text = SCORES.format(metric=report.metric)
+    if analysis.collapses:
+        text += WITH_COLLAPSED
     if sizes - {1}:
         text += STACKED.format(runs=_range(sizes))
     caption = FIGURE
@@ -74,31 +69,14 @@ def variant_section(report: Report) -> Section:
     rows = _rows(report, stacks, shows_stacks=len(sizes) > 1)
     further = _further_metrics(report)
     return Section(
-        "Variants",
+        "Scores and costs",
         text,
+        hint="of every variant",
         figure="scores",
         caption=caption,
         frame=table(rows),
         lines=lines,
         parts=[further] if further.frame is not None else [],
-    )
-
-
-def _description(report: Report) -> str:
-    """Return what the table compares; differences are within a data set and a size if these vary."""
-    if len(report.analysis.frames.by_slug) == 1:
-        return SCORES.format(metric=report.metric)
-    scope = ""
-    if DATA_AXIS in report.record.axes:
-        scope += SAME_DATA
-    if SIZE_AXIS in report.record.axes:
-        scope += SAME_SIZE
-    contrasts = report.analysis.families.variants.contrasts
-    return COMPARED_SCORES.format(
-        metric=report.metric,
-        scope=scope,
-        intervals=interval_caption(report.analysis, contrasts),
-        replaced=replaced(contrasts),
     )
 
 
@@ -118,9 +96,7 @@ def _stack_sizes(report: Report) -> dict[str, set[int]]:
 def _rows(
     report: Report, stacks: Mapping[str, Collection[int]], *, shows_stacks: bool
 ) -> list[dict[str, str]]:
-    """Return a row per listed variant: its name with notes, score, difference, verdict, adjusted p and costs.
-
-    A single variant has no difference. A variant without a contrast against the baseline has dashes.
+    """Return a row per listed variant: its name with notes, score, number of seeds and costs.
 
     Args:
         report: The report.
@@ -130,19 +106,11 @@ def _rows(
     Raises:
         KeyError: If ``shows_stacks`` and ``stacks`` lacks a listed variant.
     """
-    frames, analysis = report.analysis.frames, report.analysis
-    contrasts = {contrast.variant: contrast for contrast in analysis.families.variants.contrasts}
     rows = []
     for slug in report.listed:
-        contrast = contrasts.get(slug)
         row = {"variant": _title_with_notes(report, slug)}
         row[report.metric] = primary_score(report, slug)
-        row["seeds"] = str(reported_summary(report, slug).n)
-        if len(frames.by_slug) > 1:
-            cells = judged_cells(contrast) if contrast else {}
-            row["against baseline"] = cells.get("difference", "–")
-            row["verdict"] = verdict_cell(report, slug, contrast)
-            row["p"] = cells.get("p", "–")
+        row["n"] = str(reported_summary(report, slug).n)
         stack = ""
         if shows_stacks:
             stack = f"\nstack of {_range(stacks[slug])}"
@@ -256,7 +224,7 @@ def collapse_section(report: Report) -> Section | None:
         row["95 % interval of the rate"] = f"{low:.0f} % to {high:.0f} %"
         row["rate against baseline: p"] = show_p(collapse.p)
         row[f"{report.metric}, all runs"] = primary_score(report, slug)
-        row["without collapsed runs"] = score(collapse.without, metric)
+        row["without collapsed runs"] = score(collapse.healthy, metric)
         rows.append(row)
     if not rows:
         return None
@@ -274,12 +242,9 @@ UPPER_BOUND = " An order-invariant encoder cannot exceed {bound:.3f} without pad
 def padding_section(report: Report) -> Section | None:
     """Return the scores in padded batches beside those without padding.
 
-    None if no run was evaluated without padding, or if both are equal by construction for all variants. Variants
-    without scores without padding have no row. The difference is paired over the seeds with both scores; without such
-    a seed it is a dash.
-
-    Raises:
-        HeadToHeadError: As `Report`.
+    None if no run was evaluated without padding, or if both scores are equal by construction for all variants. A
+    variant that was not evaluated without padding has no row. The difference is paired over the seeds with both scores;
+    without such a seed it is a dash.
     """
     if not report.has_unpadded:
         return None

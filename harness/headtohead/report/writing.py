@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import get_terminal_size
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from matplotlib.figure import Figure
 from pandas.api.types import is_numeric_dtype
 
 from headtohead.analysis.scores import scores_of
@@ -19,7 +18,7 @@ from headtohead.analysis.study import Analysis
 from headtohead.escaping import spreadsheet_text
 from headtohead.figures import style
 from headtohead.files import remove_leftovers, writing
-from headtohead.ownership import owned, remove, write
+from headtohead.ownership import names_in_manifest, remove, write
 from headtohead.report.answer_file import answer_file
 from headtohead.report.attention import attention_figure
 from headtohead.report.content import Report
@@ -27,13 +26,24 @@ from headtohead.report.figures.heads import heads_figure
 from headtohead.report.figures.interaction import interaction_figure
 from headtohead.report.figures.lines import buckets_figure, curves_figure, sweep_figure
 from headtohead.report.figures.rows import forest_figure, strip_figure
-from headtohead.report.folder import ADVICE, ANSWER, CHECKSUMS, MARKDOWN, PAGE, TABLE, report_folder
+from headtohead.report.folder import (
+    ADVICE,
+    ANSWER,
+    CHECKSUMS,
+    MARKDOWN,
+    PAGE,
+    TABLE,
+    checked_report_folder,
+)
 from headtohead.report.folder import FIGURES as FIGURES_FOLDER
 from headtohead.report.render import fragment, markdown, page
 from headtohead.report.section import Section, text_lines
-from headtohead.report.sections import report_sections
+from headtohead.report.sections import ReportSections, report_sections
 from headtohead.storage.frames import load_frames
 from headtohead_judge.contrast import Side
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FIGURES: dict[str, Callable[[Analysis], Figure | None]] = {
     "contrasts": forest_figure,
@@ -52,15 +62,18 @@ class ReportPaths(os.PathLike[str]):
 
     folder: Path
     answer: str
+    limits: str
     differences: Section = field(repr=False)
     cautions: tuple[str, ...] = field(repr=False)
 
     @property
     def lines(self) -> list[str]:
-        """The answer, the differences with their caption and the remarks, for the width of the terminal."""
+        """The answer, its limits, the differences with their caption and the remarks, as lines for the terminal."""
         caption = [self.differences.text] if self.differences.text else []
+        limits = [self.limits] if self.limits else []
         return [
             self.answer,
+            *limits,
             *text_lines(self.differences.frame, get_terminal_size().columns),
             *caption,
             *self.cautions,
@@ -90,9 +103,12 @@ class ReportPaths(os.PathLike[str]):
         return str(self.html)
 
     def _repr_html_(self) -> str:
-        """Return the answer and the main figures as notebook output."""
+        """Return the answer, its limits, the differences, the main figures and the path of the page as notebook output.
+
+        Figures that are not in the folder are left out.
+        """
         figures = {}
-        sections = [self.differences]
+        sections = [Section("", self.limits), self.differences]
         for name in ("contrasts", "scores"):
             file = self.folder / FIGURES_FOLDER / f"{name}.svg"
             if file.is_file():
@@ -118,8 +134,8 @@ def write_report(
         file: The experiment file, if it is known; default: the recorded file.
 
     Raises:
-        HeadToHeadError: If a record cannot be read, a file cannot be written, or the folder has a file of a report
-            that headtohead did not write or that was changed since.
+        HeadToHeadError: If a file of the study cannot be read, a file cannot be written, or the folder has a symbolic
+            link or a file of a report that headtohead did not write or that was changed since.
     """
     report = read_report(experiment_dir, allow_partial=allow_partial, file=file)
     return write_files(report, reports_root)
@@ -130,10 +146,10 @@ def read_report(
 ) -> Report:
     """Return an experiment's report without writing it.
 
-    The arguments are those of `write_report`.
+    The arguments are those of `write_report`. Some files of the study are read when the report is used.
 
     Raises:
-        HeadToHeadError: If a record cannot be read.
+        HeadToHeadError: If a record or a result of a run cannot be read.
     """
     return Report(Analysis(load_frames(experiment_dir), allow_partial=allow_partial), file)
 
@@ -141,10 +157,10 @@ def read_report(
 def write_files(
     report: Report, reports_root: Path, figure_formats: Sequence[str] = ()
 ) -> ReportPaths:
-    """Write the files of a report into its folder, and remove files of an earlier report that it no longer has.
+    """Write the files of a report into its folder, and remove those of an earlier report that it no longer has.
 
-    They are the page, the Markdown file, the answer, the table of runs, their checksums, and the figures. A figure of
-    an earlier report in another format stays while a figure of its name is drawn.
+    They are the page, the Markdown file, the answer, the table of runs, the figures, and the checksums of all but the
+    page. A figure of an earlier report in another format stays while a figure of its name is drawn.
 
     Args:
         report: The report.
@@ -152,36 +168,85 @@ def write_files(
         figure_formats: Formats of the figures beside SVG, of ``figures.style.FORMATS``.
 
     Raises:
-        HeadToHeadError: If the folder has a file of a report that headtohead did not write, or that was changed since;
-            then nothing is written. Also if the folder cannot be written, for example on a full disk.
+        HeadToHeadError: If the folder has a file of a report that headtohead did not write, or that was changed since,
+            or a symbolic link; or if a file of the study is damaged; then no file is written. Also if the folder cannot
+            be written, for example on a full disk.
         KeyError: If a format is not one of ``figures.style.FORMATS``.
     """
-    folder = report_folder(reports_root, report.record.name)
-    cautions = tuple(remark.text for remark in report.cautions)
-    paths = ReportPaths(folder, report.answer, report.differences, cautions)
+    paths = _paths(report, reports_root)
+    folder = paths.folder
     with writing(folder, "choose another folder with --reports"):
         folder.mkdir(parents=True, exist_ok=True)
     figures = draw(report)
-    svgs = {name: style.to_svg(figure, salt=name) for name, figure in figures.items()}
+    sections = report_sections(report, figures)
+    by_figure = sections.by_figure
+    svgs = {}
+    for name, figure in figures.items():
+        section = by_figure.get(name, Section(name))
+        svgs[name] = style.to_svg(figure, name, title=section.figure_title, caption=section.caption)
     contents = {}
     for name, svg in svgs.items():
         contents[f"{FIGURES_FOLDER}/{name}.svg"] = svg.encode()
     for form in figure_formats:
         for name, figure in figures.items():
             contents[f"{FIGURES_FOLDER}/{name}.{form}"] = style.to_bytes(figure, form, name)
-    sections = report_sections(report, svgs)
-    contents[TABLE] = _table(report).encode()
-    contents[ANSWER] = answer_file(report).encode()
-    contents[MARKDOWN] = markdown(report, sections, svgs).encode()
-    contents[PAGE] = page(report, sections, svgs).encode()
+    contents |= _texts(report, sections, svgs)
     with writing(folder, "choose another folder with --reports"):
         remove_leftovers(folder)
         contents[CHECKSUMS] = checksums(contents).encode()
         write(folder, contents, ADVICE)
-        old = owned(folder) - contents.keys()
+        # `write` adds to the manifest, so that it still lists the files of earlier reports.
+        earlier = names_in_manifest(folder) - contents.keys()
         # A figure that is still drawn may have been asked for in another format.
-        remove(folder, {name for name in old if Path(name).stem not in figures})
+        remove(folder, {name for name in earlier if Path(name).stem not in figures})
     return paths
+
+
+def current_files(report: Report, reports_root: Path) -> ReportPaths | None:
+    """Return the files of a report if its folder has them with the same texts; None if they must be written.
+
+    The page and the Markdown file have every score, so that equal texts have equal figures, which take longer than the
+    texts. Of files of a run that no text depends on, such as attention maps, a change is not found.
+
+    Raises:
+        HeadToHeadError: If the folder has a file of a report that headtohead did not write, or that was changed since,
+            or a symbolic link; or if a file of the study is damaged.
+    """
+    paths = _paths(report, reports_root)
+    try:
+        svgs = {}
+        for file in sorted((paths.folder / FIGURES_FOLDER).glob("*.svg")):
+            svgs[file.stem] = file.read_bytes().decode()
+        for name, text in _texts(report, report_sections(report, svgs), svgs).items():
+            if (paths.folder / name).read_bytes() != text:
+                return None
+        if not (paths.folder / CHECKSUMS).is_file():
+            return None
+    except (OSError, UnicodeDecodeError):
+        return None
+    return paths
+
+
+def _paths(report: Report, reports_root: Path) -> ReportPaths:
+    """Return the files of a report.
+
+    Raises:
+        HeadToHeadError: If the folder has a file of a report that headtohead did not write, or that was changed since,
+            or a symbolic link; or if a file of the study is damaged.
+    """
+    folder = checked_report_folder(reports_root, report.record.name)
+    cautions = tuple(remark.text for remark in report.cautions)
+    return ReportPaths(folder, report.answer, report.limits, report.differences, cautions)
+
+
+def _texts(report: Report, sections: ReportSections, svgs: Mapping[str, str]) -> dict[str, bytes]:
+    """Return the content of the files of a report with these figures, except the figures, by name."""
+    return {
+        TABLE: _table(report).encode(),
+        ANSWER: answer_file(report).encode(),
+        MARKDOWN: markdown(report, sections, svgs).encode(),
+        PAGE: page(report, sections, svgs).encode(),
+    }
 
 
 def checksums(contents: Mapping[str, bytes]) -> str:
@@ -197,7 +262,7 @@ def draw(report: Report) -> dict[str, Figure]:
     """Return the figures by name, without figures that have no data.
 
     Raises:
-        HeadToHeadError: As `Report`.
+        HeadToHeadError: If a file of the study is damaged, such as the attention maps of a run.
     """
     figures = {}
     for name, draw_figure in FIGURES.items():
@@ -216,6 +281,9 @@ def _table(report: Report) -> str:
     paired t-test and of the sign-flip test, not adjusted. A variant without a contrast has none. Declared contrasts
     of some source lengths add a column of scores for each metric and range, such as ``test/bleu/1-5``; a run without
     such a score has an empty cell.
+
+    Raises:
+        HeadToHeadError: If the stored values per example of a run are damaged.
     """
     table = report.analysis.frames.runs.reset_index()
     verdicts = table["variant"].map(report.verdicts).fillna("")
@@ -238,7 +306,13 @@ def _table(report: Report) -> str:
 
 
 def _p_values(analysis: Analysis) -> dict[str, dict[str, float]]:
-    """Return the p-values of the differences from the baseline by name and variant."""
+    """Return the p-values of the differences from the baseline by name and variant, without contrasts without a test.
+
+    Only ``p`` is adjusted.
+
+    Raises:
+        HeadToHeadError: If the stored values per example of a run are damaged.
+    """
     p_values: dict[str, dict[str, float]] = {"p": {}, "paired_p": {}, "sign_flip_p": {}}
     for contrast in analysis.families.variants.contrasts:
         if contrast.paired is not None:
@@ -249,7 +323,10 @@ def _p_values(analysis: Analysis) -> dict[str, dict[str, float]]:
 
 
 def _limited_sides(analysis: Analysis) -> list[Side]:
-    """Return the metrics and the source lengths of declared contrasts that count only some source lengths."""
+    """Return the metrics and the source lengths of declared contrasts that count only some source lengths.
+
+    Each is a side with an empty slug, and occurs once.
+    """
     limited: list[Side] = []
     for contrast in analysis.families.declared.contrasts:
         for side in contrast.contrast.sides:

@@ -64,6 +64,15 @@ class Metrics(ConfigSection):
     """further metrics in the tables of the report; default: valid/loss and the other metrics of the dataset"""
 
 
+def _one_line(name: str) -> str:
+    if name != name.strip() or not name.isprintable():
+        raise ValueError("expected a name in one line, without spaces around it")
+    return name
+
+
+Name = Annotated[str, Field(min_length=1, max_length=60), AfterValidator(_one_line)]
+"""What people call a value or a configuration."""
+
 Margin = Annotated[float, Field(gt=0, le=MAX_SCORE)]
 
 
@@ -103,7 +112,7 @@ class ContrastDeclaration(ConfigSection):
     """axis values of the variant that it is compared with; default: the baseline"""
 
     name: str | None = Field(None, min_length=1, max_length=200)
-    """name in the report; default: both titles"""
+    """name in the report; default: the clause for the change, or both titles if metrics or lengths differ"""
 
     metric: str | None = None
     """metric, including those of `h2h ablate-heads`; default: metrics.primary"""
@@ -179,6 +188,10 @@ class ExperimentFile(ConfigSection):
     sizes: Annotated[list[dict[str, Any]], Field(min_length=2, max_length=100)] | None = None
     """sizes, small to large, at which the whole design is trained; each sets the same fields, such as {model.d_model:
     64, train.steps: 2000}. Variants are compared with the baseline of their size"""
+
+    names: dict[str, Name | dict[str, Name]] = Field(default_factory=dict)
+    """what tables and sentences call values, by axis and value, such as {positional: {rotary: RoPE}}: a noun phrase, or
+    one that starts with "with" or "without". With `between`, also the two configurations: {from: GPT-2, to: LLaMA}"""
 
     exclude: list[ExclusionRule] = Field(default_factory=list)
     """combinations that do not run"""

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
 from headtohead.schema.choices import OptimizerName, PrecisionName
+from headtohead.schema.phrases import Phrase
 from headtohead.schema.sections import (
     ConfigSection,
     FilePath,
@@ -85,17 +86,20 @@ class SpecialTokens(ConfigSection):
 class VocabularyConfig(ConfigSection):
     """How tokens get their ids."""
 
-    min_count: int = Field(1, ge=1, le=1_000_000)
+    min_count: Annotated[int, Phrase("minimum count {value}")] = Field(1, ge=1, le=1_000_000)
     """tokens that occur less often in training become <unk>"""
 
-    max_size: int | None = Field(None, ge=5, le=1_000_000)
+    max_size: Annotated[
+        int | None,
+        Phrase("a vocabulary of {value}", named={"null": "without a limit on the vocabulary"}),
+    ] = Field(None, ge=5, le=1_000_000)
     """maximum size of a side's vocabulary, including the 4 special tokens; subwords have at least all characters;
     default: no maximum"""
 
-    shared: bool = False
+    shared: Annotated[bool, Phrase("{value:with|without} a shared vocabulary")] = False
     """one vocabulary for both sides"""
 
-    ids: Literal["standard", "frequency", "printed"] = "standard"
+    ids: Annotated[Literal["standard", "frequency", "printed"], Phrase("{value} ids")] = "standard"
     """standard: <pad> 0, <unk> 1, <sos> 2, <eos> 3, then tokens by frequency; frequency: <pad> 0, <unk> 1 only with
     unknown: token, then tokens and boundary tokens by frequency; printed: the ids of the dataset's own tables, such as
     those of a notebook"""
@@ -120,42 +124,64 @@ class DataConfig(ConfigSection):
     options: ParsedOptions = RecordedOptions()
     """options of the dataset; a file writes them beside `dataset`"""
 
-    limit: int | None = Field(None, ge=1, le=10**9)
+    limit: Annotated[int | None, Phrase("{value} pairs", named={"null": "all pairs"})] = Field(
+        None, ge=1, le=10**9
+    )
     """number of pairs kept after shuffling, beside parts for validation and test of the dataset; default: all"""
 
-    valid: PartSize = 0.05
+    valid: Annotated[PartSize, Phrase("validation part {value}")] = 0.05
     """validation part: a fraction below 1, or a number of pairs"""
 
-    test: PartSize = 0.05
+    test: Annotated[PartSize, Phrase("test part {value}")] = 0.05
     """test part: a fraction below 1, or a number of pairs"""
 
-    seed: int = Field(1, ge=1, le=MAX_DATA_SEED)
+    seed: Annotated[int, Phrase("data seed {value}")] = Field(1, ge=1, le=MAX_DATA_SEED)
     """seed of the draw of the data: which pairs are kept, and their split"""
 
-    tokens: Literal["word", "subword", "character"] = "word"
+    tokens: Annotated[Literal["word", "subword", "character"], Phrase("{value}s")] = "word"
     """subword: byte-pair encoding learned on the training part; character: with ▁ for a space"""
 
     vocabulary: VocabularyConfig = VocabularyConfig()
     """how tokens get their ids"""
 
-    max_words: int | None = Field(None, ge=1, le=MAX_LENGTH)
+    max_words: Annotated[
+        int | None,
+        Phrase("sentences of at most {value} words", named={"null": "sentences of any length"}),
+    ] = Field(None, ge=1, le=MAX_LENGTH)
     """pairs with a longer side are dropped and counted; default: no maximum"""
 
-    source_boundaries: Literal["none", "eos", "sos-eos"] = "eos"
+    source_boundaries: Annotated[
+        Literal["none", "eos", "sos-eos"],
+        Phrase("source boundaries {value}", named={"none": "without source boundaries"}),
+    ] = "eos"
     """boundary tokens of a source"""
 
-    target_boundaries: Literal["none", "eos", "sos-eos"] = "sos-eos"
+    target_boundaries: Annotated[
+        Literal["none", "eos", "sos-eos"],
+        Phrase("target boundaries {value}", named={"none": "without target boundaries"}),
+    ] = "sos-eos"
     """boundary tokens of a target; generation starts at <sos> and stops at <eos>"""
 
-    truncate_tokens: int | None = Field(None, ge=2, le=MAX_LENGTH)
+    truncate_tokens: Annotated[
+        int | None, Phrase("sentences cut at {value} tokens", named={"null": "uncut sentences"})
+    ] = Field(None, ge=2, le=MAX_LENGTH)
     """tokens kept of a side, boundary tokens included; default: all"""
 
-    split: str = "iid"
+    split: Annotated[str, Phrase("the {value} split")] = "iid"
     """grouped (no group on both sides), row (pairs are split one by one; reports label it leaky where test sources
     occur in train), another split of the dataset, or nothing-held-out (all pairs in train; valid and test are taken
     from them; reports label it); default: the dataset's first"""
 
-    normalise: Literal["none", "unicode", "ascii-fold"] = "none"
+    normalise: Annotated[
+        Literal["none", "unicode", "ascii-fold"],
+        Phrase(
+            named={
+                "none": "without normalisation",
+                "unicode": "Unicode normalisation",
+                "ascii-fold": "ASCII folding",
+            }
+        ),
+    ] = "none"
     """none: split on spaces; unicode: NFC, lower case, letters of any script and digits kept, punctuation to spaces;
     ascii-fold: as notebook 3, á é í ó ú folded and everything outside a-z to a space; default: the dataset's"""
 
@@ -176,75 +202,128 @@ class DataConfig(ConfigSection):
 class ModelConfig(OmittingSection):
     """The Transformer without its plugins."""
 
-    architecture: Annotated[Literal["encoder-decoder", "decoder-only"], OmittedAtDefault()] = (
-        "encoder-decoder"
-    )
+    architecture: Annotated[
+        Literal["encoder-decoder", "decoder-only"],
+        OmittedAtDefault(),
+        Phrase(named={"encoder-decoder": "with an encoder", "decoder-only": "without an encoder"}),
+    ] = "encoder-decoder"
     """encoder-decoder: the decoder attends to the encoded source; decoder-only: one causal stack reads source and
     target as one sequence, with one vocabulary and labels on the target only"""
 
-    d_model: int = Field(128, ge=1, le=MAX_WIDTH)
+    d_model: Annotated[int, Phrase("width {value}")] = Field(128, ge=1, le=MAX_WIDTH)
     """width of embeddings and residual stream"""
 
-    heads: int = Field(4, ge=1, le=1024)
+    heads: Annotated[int, Phrase("{value} heads", named={"1": "1 head"})] = Field(4, ge=1, le=1024)
     """attention heads"""
 
-    d_ff: int = Field(512, ge=1, le=MAX_D_FF)
+    d_ff: Annotated[int, Phrase("feed-forward width {value}")] = Field(512, ge=1, le=MAX_D_FF)
     """inner width of the feed-forward network; 4x: 4 · d_model"""
 
-    embedding_scale: Literal["one", "sqrt-d_model"] = "sqrt-d_model"
+    embedding_scale: Annotated[
+        Literal["one", "sqrt-d_model"],
+        Phrase(
+            named={"one": "without scaled embeddings", "sqrt-d_model": "with scaled embeddings"}
+        ),
+    ] = "sqrt-d_model"
     """factor on embeddings before positions are added"""
 
-    norm: Literal["pre", "post", "sandwich"] = "pre"
+    norm: Annotated[
+        Literal["pre", "post", "sandwich"],
+        Phrase("{value}-norm", named={"sandwich": "sandwich norm"}),
+    ] = "pre"
     """position of the norms; pre: before each sublayer; post: after each residual sum; sandwich: before each sublayer
     and after it, before the residual sum"""
 
-    norm_eps: float = Field(1e-5, gt=0, le=1)
+    norm_eps: Annotated[float, Phrase("norm epsilon {value}")] = Field(1e-5, gt=0, le=1)
     """added to the variance or the mean square in a norm"""
 
-    bias: bool = True
+    bias: Annotated[bool, Phrase("{value:with|without} biases")] = True
     """biases in linear maps and norms"""
 
-    logit_softcap: Annotated[float | None, OmittedAtDefault()] = Field(None, gt=0, le=10**6)
+    logit_softcap: Annotated[
+        float | None,
+        OmittedAtDefault(),
+        Phrase("logits capped at {value}", named={"null": "without a cap on logits"}),
+    ] = Field(None, gt=0, le=10**6)
     """c of the logits c · tanh(logit / c) (Gemma 2: 30); default: none"""
 
-    tie_embeddings: Literal["none", "output", "all", "embeddings"] = "none"
+    tie_embeddings: Annotated[
+        Literal["none", "output", "all", "embeddings"],
+        Phrase(
+            named={
+                "none": "without tied embeddings",
+                "output": "with a tied output projection",
+                "all": "with all embeddings tied",
+                "embeddings": "with one table for source and target",
+            }
+        ),
+    ] = "none"
     """output: the output projection shares the target embedding; all: also the source embedding, which needs
     data.vocabulary.shared; embeddings: source and target share one table even with separate vocabularies, and the
     output projection has its own weights; with decoder-only, all is output and embeddings is none"""
 
-    init: Annotated[Literal["xavier", "torch"], VariesInStack()] = "xavier"
+    init: Annotated[
+        Literal["xavier", "torch"],
+        VariesInStack(),
+        Phrase(named={"xavier": "Xavier initialisation", "torch": "PyTorch's initialisation"}),
+    ] = "xavier"
     """xavier: uniform Glorot, embeddings N(0, 1/d_model); torch: the defaults of torch.nn, embeddings N(0, 1)"""
 
     mask_value: Annotated[
-        Literal["-inf", "-1e9", "additive"], BeforeValidator(_mask_value), VariesInStack()
+        Literal["-inf", "-1e9", "additive"],
+        BeforeValidator(_mask_value),
+        VariesInStack(),
+        Phrase(
+            named={
+                "-inf": "masked scores of −∞",
+                "-1e9": "masked scores of −1e9",
+                "additive": "a subtracted mask",
+            }
+        ),
     ] = "-inf"
     """masked scores; -inf: set to -inf; -1e9: set to -1e9; additive: 1e9 is subtracted"""
 
-    encoder_layers: int = Field(2, ge=0, le=MAX_LAYERS)
+    encoder_layers: Annotated[
+        int, Phrase("{value} encoder layers", named={"1": "1 encoder layer"})
+    ] = Field(2, ge=0, le=MAX_LAYERS)
     """layers of the encoder; not used with architecture: decoder-only"""
 
-    decoder_layers: int = Field(2, ge=1, le=MAX_LAYERS)
+    decoder_layers: Annotated[
+        int, Phrase("{value} decoder layers", named={"1": "1 decoder layer"})
+    ] = Field(2, ge=1, le=MAX_LAYERS)
     """layers of the decoder"""
 
-    dropout_embedding: VariesFloat = Field(0.1, ge=0, lt=1)
+    dropout_embedding: Annotated[
+        VariesFloat, Phrase("embedding dropout {value}", named={"0": "without embedding dropout"})
+    ] = Field(0.1, ge=0, lt=1)
     """dropout after the embedding"""
 
-    dropout_attention: VariesFloat = Field(0.1, ge=0, lt=1)
+    dropout_attention: Annotated[
+        VariesFloat, Phrase("attention dropout {value}", named={"0": "without attention dropout"})
+    ] = Field(0.1, ge=0, lt=1)
     """dropout on attention weights"""
 
-    dropout_ffn: VariesFloat = Field(0.1, ge=0, lt=1)
+    dropout_ffn: Annotated[
+        VariesFloat,
+        Phrase("feed-forward dropout {value}", named={"0": "without feed-forward dropout"}),
+    ] = Field(0.1, ge=0, lt=1)
     """dropout inside the feed-forward network"""
 
-    dropout_residual: VariesFloat = Field(0.1, ge=0, lt=1)
+    dropout_residual: Annotated[
+        VariesFloat, Phrase("residual dropout {value}", named={"0": "without residual dropout"})
+    ] = Field(0.1, ge=0, lt=1)
     """dropout on sublayer outputs, before the residual sum"""
 
-    final_norm: bool = True
+    final_norm: Annotated[bool, Phrase("{value:with|without} a final norm")] = True
     """a norm after the encoder and after the decoder; default: not with norm: post"""
 
     shared_modules: tuple[Literal["norm", "feed-forward"], ...] = ()
     """modules with one instance for the whole model"""
 
-    min_vocab_size: int | None = Field(None, ge=1, le=1_000_000)
+    min_vocab_size: Annotated[
+        int | None,
+        Phrase("at least {value} embeddings", named={"null": "embeddings of the vocabulary alone"}),
+    ] = Field(None, ge=1, le=1_000_000)
     """minimum number of rows of embeddings and output projection; default: the vocabulary's size"""
 
     @property
@@ -258,10 +337,14 @@ class ModelConfig(OmittingSection):
 class ModelInput(ModelConfig):
     """The section ``model`` of an experiment file, in which `SHORTHANDS` set several fields."""
 
-    layers: int = Field(2, ge=1, le=MAX_LAYERS)
+    layers: Annotated[int, Phrase("{value} layers", named={"1": "1 layer"})] = Field(
+        2, ge=1, le=MAX_LAYERS
+    )
     """sets encoder_layers and decoder_layers"""
 
-    dropout: float = Field(0.1, ge=0, lt=1)
+    dropout: Annotated[float, Phrase("dropout {value}", named={"0": "without dropout"})] = Field(
+        0.1, ge=0, lt=1
+    )
     """sets the four dropout rates"""
 
 
@@ -340,7 +423,7 @@ class EarlyStopping(ConfigSection):
     metric: Literal["valid/loss", "valid/perplexity", "valid/token_accuracy"] = "valid/loss"
     """validation metric"""
 
-    patience: int = Field(3, ge=1, le=10**6)
+    patience: Annotated[int, Phrase("patience {value}")] = Field(3, ge=1, le=10**6)
     """evaluations without improvement before training stops"""
 
 
@@ -360,51 +443,80 @@ ModelPart = Literal[
 class TrainConfig(OmittingSection):
     """Length of training, batches and optimizer."""
 
-    epochs: float | None = Field(None, ge=0, le=10**6)
+    epochs: Annotated[
+        float | None, Phrase("{value} epochs", named={"1": "1 epoch", "null": "epochs by steps"})
+    ] = Field(None, ge=0, le=10**6)
     """passes over the training pairs; 0: the initial model is evaluated"""
 
-    steps: int | None = Field(None, ge=1, le=MAX_STEPS)
+    steps: Annotated[
+        int | None, Phrase("{value} steps", named={"1": "1 step", "null": "steps by epochs"})
+    ] = Field(None, ge=1, le=MAX_STEPS)
     """optimizer steps, instead of epochs"""
 
-    tokens: Annotated[int | None, OmittedAtDefault()] = Field(None, ge=1, le=10**15)
+    tokens: Annotated[
+        int | None,
+        OmittedAtDefault(),
+        Phrase("{value} training tokens", named={"null": "tokens by epochs"}),
+    ] = Field(None, ge=1, le=10**15)
     """target tokens seen in training, instead of epochs: the steps are those of as many passes"""
 
-    batch_tokens: int = Field(2048, ge=1, le=10**7)
+    batch_tokens: Annotated[int, Phrase("batches of {value} tokens")] = Field(2048, ge=1, le=10**7)
     """tokens of a batch on its longer side, padding included, per run"""
 
-    length_buckets: Literal["coarse", "exact"] = "coarse"
+    length_buckets: Annotated[Literal["coarse", "exact"], Phrase("{value} length buckets")] = (
+        "coarse"
+    )
     """how batch_tokens groups pairs; coarse: longer sides within four tokens, few batch shapes; exact: equal lengths on
     both sides where there are enough pairs, almost no padding and many batch shapes, which are free on a CPU"""
 
-    batch_size: int | None = Field(None, ge=1, le=10**6)
+    batch_size: Annotated[
+        int | None, Phrase("batches of {value} examples", named={"null": "batches by tokens"})
+    ] = Field(None, ge=1, le=10**6)
     """sentences of a shuffled batch, instead of batch_tokens"""
 
-    pad_to: Literal["batch", "corpus"] | Length = "batch"
+    pad_to: Annotated[
+        Literal["batch", "corpus"] | Length,
+        Phrase(
+            "padding to {value} tokens",
+            named={"batch": "padding to the batch", "corpus": "padding to the corpus"},
+        ),
+    ] = "batch"
     """with batch_size, the length that training sentences are padded to; batch: the longest of the batch; corpus: the
     longest of the corpus on either side; or a number of tokens"""
 
-    trainable: tuple[ModelPart, ...] | None = None
+    trainable: Annotated[tuple[ModelPart, ...] | None, Phrase("training of {value} alone")] = None
     """parts of the model that are trained; the others keep their initial values; default: all"""
 
-    optimizer: OptimizerName = "adamw"
+    optimizer: Annotated[
+        OptimizerName, Phrase(named={"adamw": "AdamW", "adam": "Adam", "muon": "Muon"})
+    ] = "adamw"
     """adamw: decoupled weight decay; muon: orthogonalised momentum for the linear maps of attention and feed-forward
     networks, with the root mean square of AdamW's updates, so that lr and weight_decay have the sizes of AdamW; adamw
     for the other parameters, also for matrices that an attention style adds or replaces, such as those of
     multi-head-latent"""
 
-    lr: VariesFloat = Field(1e-3, gt=0, le=10**6)
+    lr: Annotated[VariesFloat, Phrase("learning rate {value}")] = Field(1e-3, gt=0, le=10**6)
     """peak learning rate"""
 
-    betas: tuple[DecayRate, DecayRate] = (0.9, 0.98)
+    betas: Annotated[tuple[DecayRate, DecayRate], Phrase("Adam's decay rates {value}")] = (
+        0.9,
+        0.98,
+    )
     """Adam's decay rates"""
 
-    eps: float = Field(1e-9, gt=0, le=1)
+    eps: Annotated[float, Phrase("Adam's epsilon {value}")] = Field(1e-9, gt=0, le=1)
     """Adam's epsilon"""
 
-    weight_decay: VariesFloat = Field(0.0, ge=0, le=1000)
+    weight_decay: Annotated[
+        VariesFloat, Phrase("weight decay {value}", named={"0": "without weight decay"})
+    ] = Field(0.0, ge=0, le=1000)
     """decoupled with adamw, L2 with adam"""
 
-    decay: Annotated[Literal["all", "matrices"], OmittedAtDefault()] = "all"
+    decay: Annotated[
+        Literal["all", "matrices"],
+        OmittedAtDefault(),
+        Phrase("weight decay of {value}", named={"all": "weight decay of all parameters"}),
+    ] = "all"
     """parameters with weight decay; all: except those that a component excludes, as gated-delta its decay rates;
     matrices: also without biases, gains of norms and other vectors, as in nanoGPT"""
 
@@ -414,25 +526,44 @@ class TrainConfig(OmittingSection):
     """learning rate after warm-up: the name of a registered schedule, or a mapping with name and options, such as
     {name: cosine, final_lr: 1.0e-4}"""
 
-    warmup_steps: Annotated[int | None, VariesInStack()] = Field(None, ge=0, le=MAX_STEPS)
+    warmup_steps: Annotated[
+        int | None,
+        VariesInStack(),
+        Phrase(
+            "{value} warm-up steps",
+            named={"0": "without warm-up", "null": "warm-up by the number of steps"},
+        ),
+    ] = Field(None, ge=0, le=MAX_STEPS)
     """steps of linear warm-up from 0 to lr; default: a twentieth of the steps"""
 
-    label_smoothing: VariesFloat = Field(0.0, ge=0, lt=1)
+    label_smoothing: Annotated[
+        VariesFloat, Phrase("label smoothing {value}", named={"0": "without label smoothing"})
+    ] = Field(0.0, ge=0, lt=1)
     """as in torch.nn.CrossEntropyLoss"""
 
-    z_loss: Annotated[float, OmittedAtDefault()] = Field(0.0, ge=0, le=1000)
+    z_loss: Annotated[
+        float, OmittedAtDefault(), Phrase("z-loss {value}", named={"0": "without z-loss"})
+    ] = Field(0.0, ge=0, le=1000)
     """coefficient of the squared log of the softmax denominator, added to the loss (PaLM: 1e-4)"""
 
-    clip_norm: Annotated[float | None, VariesInStack()] = Field(1.0, gt=0, le=10**9)
+    clip_norm: Annotated[
+        float | None,
+        VariesInStack(),
+        Phrase("gradients clipped at {value}", named={"null": "without clipping"}),
+    ] = Field(1.0, gt=0, le=10**9)
     """maximum gradient norm of a run"""
 
     early_stopping: EarlyStopping | None = None
     """stop when a validation metric stops improving"""
 
-    evaluate_every: int | None = Field(None, ge=1, le=MAX_STEPS)
-    """steps between evaluations; default: a tenth of the steps"""
+    evaluate_every: Annotated[
+        int | None,
+        Phrase("evaluation every {value} steps", named={"null": "default evaluations"}),
+    ] = Field(None, ge=1, le=MAX_STEPS)
+    """steps between evaluations; default: a tenth of the steps; a fifth if ten evaluations would cost more than 5 % of
+    the training, unless early_stopping is set"""
 
-    precision: PrecisionName = "float32"
+    precision: Annotated[PrecisionName, Phrase("{value}")] = "float32"
     """tf32: float32 with factors of matrix products rounded to 10 bits, on CUDA only; bfloat16: matrix products with
     bfloat16 factors; weights, sums, norms and losses stay float32, and on a processor attention over at most 24 x 24
     positions does too. h2h doctor measures whether bfloat16 products are faster on a processor"""
@@ -451,23 +582,35 @@ class TrainConfig(OmittingSection):
 class EvaluateConfig(ConfigSection):
     """Measurements on validation and test sentences."""
 
-    batch_size: int = Field(128, ge=1, le=65_536)
+    batch_size: Annotated[int, Phrase("evaluation batches of {value}")] = Field(
+        128, ge=1, le=65_536
+    )
     """sentences of an evaluation batch, padded"""
 
-    max_length: int | None = Field(None, ge=1, le=MAX_LENGTH)
+    max_length: Annotated[
+        int | None,
+        Phrase(
+            "outputs of at most {value} tokens", named={"null": "outputs of the default length"}
+        ),
+    ] = Field(None, ge=1, le=MAX_LENGTH)
     """maximum tokens of a translation; an output that ends there needs no <eos>; default: 1.5 times the longest in
     training"""
 
     buckets: tuple[Length, ...] = (5, 8, 11, 14, 20, 30)
     """upper bounds of source lengths, in tokens without <eos>"""
 
-    test_limit: int | None = Field(None, ge=1, le=10**9)
+    test_limit: Annotated[
+        int | None, Phrase("{value} test sentences", named={"null": "all test sentences"})
+    ] = Field(None, ge=1, le=10**9)
     """number of test sentences to translate, chosen at random; default: all"""
 
-    unpadded: bool = True
+    unpadded: Annotated[bool, Phrase("{value:with|without} scores without padding")] = True
     """compute the scores a second time without padding (batches of one)"""
 
-    decode: Literal["greedy", "none", "non-autoregressive", "teacher-forced"] = "greedy"
+    decode: Annotated[
+        Literal["greedy", "none", "non-autoregressive", "teacher-forced"],
+        Phrase("{value} decoding", named={"none": "without decoding"}),
+    ] = "greedy"
     """greedy: the most likely token at each step, from <sos> on; none: no translations and no scores of them;
     non-autoregressive: one pass over a target of zeros as long as the source; teacher-forced: the most likely tokens of
     the pass that reads the reference"""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any
 
 from pydantic import (
@@ -53,7 +54,11 @@ class ConfigSection(BaseModel):
     """
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
+        extra="forbid",
+        frozen=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+        defer_build=True,  # a command validates few of the sections that it imports
     )
 
 
@@ -63,10 +68,23 @@ class OmittingSection(ConfigSection):
     @model_serializer(mode="wrap")
     def _without_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         content: dict[str, Any] = serialize(self)
-        for name, info in type(self).model_fields.items():
-            if OmittedAtDefault() in info.metadata and getattr(self, name) == info.default:
+        for name, default in _omitted_defaults(type(self)).items():
+            if getattr(self, name) == default:
                 content.pop(name, None)
         return content
+
+
+@cache
+def _omitted_defaults(section: type[OmittingSection]) -> Mapping[str, Any]:
+    """Return the default of each field that is `OmittedAtDefault`.
+
+    Cached: a plan serialises sections many thousand times.
+    """
+    omitted = {}
+    for name, info in section.model_fields.items():
+        if OmittedAtDefault() in info.metadata:
+            omitted[name] = info.default
+    return omitted
 
 
 class Options(ConfigSection):

@@ -19,6 +19,8 @@ from headtohead.storage.run import MAPS, PROBES
 from headtohead.storage.run_directory import RunDirectory
 
 Floats = NDArray[np.float64]
+Sentence = tuple[str, str | None]
+"""Source and target of a probe sentence, by which the maps of several runs are paired."""
 
 
 def entropy(weights: ArrayLike) -> Floats:
@@ -118,6 +120,16 @@ class ProbeMaps:
         return HeadToHeadError(
             f"cannot read '{self.file}': {reason}; remove the run and run the experiment again"
         )
+
+    @property
+    def sentence(self) -> Sentence:
+        """Source and target of the sentence.
+
+        The target is None if it depends on the run or on its data, unless there is no source, as in a text.
+        """
+        source = self.probe["source"]
+        is_fixed = self.probe["target_from"] == "file" or not source
+        return source, self.probe["target"] if is_fixed else None
 
     def tokens(self, role: str) -> tuple[list[str], list[str]]:
         """Return the query tokens and the key tokens of ``role``."""

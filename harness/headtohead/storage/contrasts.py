@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, StrictBool
 
 from headtohead.schema.experiment_file import Expectation
 from headtohead.storage.record import AxisValue, Count, Number, Record
@@ -19,6 +19,27 @@ Family = Literal["variant", "factor", "interaction", "declared", "added", "taken
 ``interaction``: whether the effect of an axis depends on another. ``declared``: those of the experiment file.
 ``added``, ``taken``: single changes between two configurations, added to the first or taken from the second.
 """
+
+
+FAMILY_NAMES = {
+    "variant": "variant",
+    "factor": "change",
+    "interaction": "interaction",
+    "declared": "declared contrast",
+    "added": "added change",
+    "taken": "taken change",
+}
+"""Names of a contrast by its family."""
+
+FAMILIES_IN_WORDS = {
+    "variant": "variants against the baseline",
+    "factor": "changes",
+    "interaction": "interactions",
+    "declared": "contrasts that the file declares",
+    "added": "added changes",
+    "taken": "taken changes",
+}
+"""Names of all contrasts of a family."""
 
 
 class WeightedSide(Record):
@@ -42,11 +63,11 @@ def _balanced(sides: tuple[WeightedSide, ...]) -> tuple[WeightedSide, ...]:
 
 
 WeightedSides = Annotated[tuple[WeightedSide, ...], AfterValidator(_balanced)]
-"""The sides of a setting, whose weights add up to 0."""
+"""The sides of a setting; their weights add up to 0."""
 
 
 class AxisEffect(Record):
-    """The two values of an axis whose difference is an effect; the axis of a change is the name of the change."""
+    """An effect: the difference between two values of an axis. The axis of a change is the name of the change."""
 
     axis: str
     value: AxisValue
@@ -57,7 +78,8 @@ class ContrastRecord(Record):
     """A weighted sum of scores that is tested, averaged over ``settings``.
 
     Attributes:
-        name: The name in tables.
+        name: The name in tables: a clause for the change, such as ``rotary instead of sinusoidal``.
+        is_named: Whether the experiment file gives the name.
         family: The contrasts of a family are corrected together.
         settings: The weighted sides of each setting.
         effects: The axis that a factor contrast or a change compares, or the two axes of an interaction.
@@ -67,6 +89,7 @@ class ContrastRecord(Record):
     """
 
     name: str
+    is_named: StrictBool = False
     family: Family
     settings: Annotated[tuple[WeightedSides, ...], Field(min_length=1)]
     effects: tuple[AxisEffect, ...] = ()

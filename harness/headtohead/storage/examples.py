@@ -53,7 +53,7 @@ class SplitExamples:
     def counts_of(self, metric: Metric) -> Floats | None:
         """Return the counts of a metric by group, ``[group, count]``, ascending by the number of the group.
 
-        ``metric.pool`` of their sum is the score of the run. None for a metric whose counts runs do not store.
+        ``metric.pool`` of their sum is the score of the run. None if runs store no counts of the metric.
         """
         if metric.name in (LOSS.name, PERPLEXITY.name):
             return _by_group(self.groups, np.stack([self.losses, self.num_labels], axis=1))

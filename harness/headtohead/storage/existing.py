@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from headtohead.errors import HeadToHeadError
 from headtohead.storage import states
 from headtohead.storage.leases import observe
-from headtohead.storage.paths import inside
-from headtohead.storage.record import leaves, read_record
+from headtohead.storage.paths import checked_path
+from headtohead.storage.record import read_record
 from headtohead.storage.run import RUN, RunRecord, StatusRecord
 
 _DIRECTORY = re.compile(r"-s\d+-[0-9a-f]{8}$")
@@ -79,7 +79,7 @@ class ExistingRuns:
         return None
 
     def _read(self, name: tuple[str, str]) -> ExistingRun | None:
-        path = inside(self.root, *name)
+        path = checked_path(self.root, *name)
         record = read_record(RunRecord, path / RUN)
         if record is None:
             return None
@@ -88,25 +88,44 @@ class ExistingRuns:
 
 def run_directories(experiment: Path) -> list[Path]:
     """Return the run directories of an experiment by their names; none if the folder does not exist."""
-    return [inside(experiment, name) for name in _folders(experiment) if _DIRECTORY.search(name)]
+    return [
+        checked_path(experiment, name) for name in _folders(experiment) if _DIRECTORY.search(name)
+    ]
 
 
 def refuse_difference(existing: ExistingRun, identity: Mapping[str, Any]) -> None:
     """Raise if a run's stored configuration is not the identity of the planned run with the same run hash."""
     record = existing.record
     config = record.config.model_dump(mode="json")
-    stored = dict(leaves({"config": config, "data_hash": record.data["data_hash"]}))
-    for name, value in leaves(identity):
-        if stored.get(name) != value:
-            field = name.removeprefix("config.")
-            raise HeadToHeadError(
-                f"{existing.path / RUN} has the run hash of the planned run but a different {field}; "
-                "the file is damaged or was edited, move its directory away"
-            )
+    stored = {"config": config, "data_hash": record.data["data_hash"]}
+    name = _first_difference(stored, identity)
+    if name is not None:
+        field = name.removeprefix("config.")
+        raise HeadToHeadError(
+            f"{existing.path / RUN} has the run hash of the planned run but a different {field}; "
+            "the file is damaged or was edited, move its directory away"
+        )
+
+
+def _first_difference(stored: Any, identity: Mapping[str, Any]) -> str | None:
+    """Return the dotted name of the first field of an identity that a stored configuration lacks or has differently.
+
+    Fields that the identity does not have are ignored.
+    """
+    for name, value in identity.items():
+        found = stored.get(name) if isinstance(stored, Mapping) else None
+        if found == value:
+            continue
+        if not isinstance(value, Mapping):
+            return name
+        inner = _first_difference(found, value)
+        if inner is not None:
+            return f"{name}.{inner}"
+    return None
 
 
 def _folders(path: Path) -> list[str]:
-    """Return the names of the folders in a folder without those that begin with a dot, sorted."""
+    """Return the names of the folders in a folder, except names that begin with a dot, sorted."""
     try:
         with os.scandir(path) as entries:
             names = [entry.name for entry in entries if entry.is_dir()]

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Self
 from pydantic import AfterValidator, ConfigDict, Field, StrictBool, model_validator
 from typing_extensions import TypedDict
 
+from headtohead.config.labels import Scalar, axis_value, text
 from headtohead.config.source_location import shown
 from headtohead.data.splits import LEAKY_SHARE
 from headtohead.errors import HeadToHeadError
@@ -24,7 +25,7 @@ from headtohead.schema.roles import Role
 from headtohead.schema.run_config import NOTHING_HELD_OUT, RunConfig
 from headtohead.storage import metrics
 from headtohead.storage.contrasts import ContrastRecord
-from headtohead.storage.paths import inside
+from headtohead.storage.paths import checked_path
 from headtohead.storage.record import (
     AxisValue,
     Count,
@@ -126,7 +127,8 @@ class ValidationLeak(NamedTuple):
 def leaked_validation(data: Mapping[str, Any]) -> list[ValidationLeak]:
     """Return the leaks between the validation set and each of training and test.
 
-    There is none with ``data.split: nothing-held-out``, which leaks by intention.
+    There is none with ``data.split: nothing-held-out``, which leaks by intention. The keys of ``valid_leaks`` are
+    those of `VALID_LEAKS`.
     """
     if data["split"] == NOTHING_HELD_OUT:
         return []
@@ -202,19 +204,33 @@ class ResolvedVariant(Record):
 
 
 class VariantRecord(ResolvedVariant):
-    """A variant of an experiment; ``equal_to`` is the slug of a variant that it equals by construction."""
+    """A variant of an experiment; ``equal_to`` is the slug of a variant that it equals by construction.
+
+    ``phrases`` has what people call the value of each axis.
+    """
 
     slug: str
+    phrases: Mapping[str, str] = {}
     equal_to: str | None = None
     equal_reason: str | None = None
 
+    def phrase(self, axis: str) -> str:
+        """Return what people call the value of an axis; those of axes that change together are joined."""
+        return _phrase(axis, self.phrases, self.axes)
+
+
+def _phrase(axis: str, phrases: Mapping[str, str], axes: Mapping[str, AxisValue]) -> str:
+    paths = axis.split(" and ")
+    return ", ".join(phrases.get(path, text(axes.get(path))) for path in paths)
+
 
 class ExcludedRecord(Record):
-    """An excluded combination of the design."""
+    """An excluded combination of the design; ``phrases`` as in a `VariantRecord`."""
 
     slug: str
     title: str
     axes: Mapping[str, AxisValue]
+    phrases: Mapping[str, str] = {}
     reason: str
     source: Literal["exclude", "incompatible"]
 
@@ -324,10 +340,10 @@ class PlannedRunRecord(Record):
     reused_from: str | None = None
 
     def path(self, experiment: Path, *, tree: bool = False) -> Path:
-        """Return the directory of the run of an experiment's folder; ``tree`` as in `inside`."""
+        """Return the directory of the run of an experiment's folder; ``tree`` as in `checked_path`."""
         if self.reused_from:
-            return inside(experiment.parent, self.reused_from, tree=tree)
-        return inside(experiment, self.directory, tree=tree)
+            return checked_path(experiment.parent, self.reused_from, tree=tree)
+        return checked_path(experiment, self.directory, tree=tree)
 
 
 class EntryRecord(Record):
@@ -345,7 +361,7 @@ def _folder_name(name: str) -> str:
 
 
 class ExperimentRecord(Record):
-    """The plan of an experiment."""
+    """The plan of an experiment; ``axis_names`` has what people call its axes, such as ``learning rate``."""
 
     format: Literal[1] = 1
     name: Annotated[str, AfterValidator(_folder_name)]
@@ -356,6 +372,7 @@ class ExperimentRecord(Record):
     command: str
     created: Date
     axes: tuple[str, ...]
+    axis_names: Mapping[str, str] = {}
     baseline: str
     seeds: tuple[Seed, ...]
     variants: tuple[VariantRecord, ...]
@@ -407,6 +424,20 @@ class ExperimentRecord(Record):
         """The variants by slug, in the order of the design."""
         return {variant.slug: variant for variant in self.variants}
 
+    def axis_name(self, axis: str) -> str:
+        """Return what people call an axis, or the axes that change together."""
+        return " and ".join(self.axis_names.get(path, path) for path in axis.split(" and "))
+
+    def phrase(self, axis: str, value: Scalar) -> str:
+        """Return what people call a value of an axis, or of axes that change together; else the value as text."""
+        paths = axis.split(" and ")
+        combinations: list[VariantRecord | ExcludedRecord] = [*self.variants, *self.excluded]
+        for combination in combinations:
+            axes = combination.axes
+            if axes.keys() >= {*paths} and axis_value(paths, axes) == value:
+                return _phrase(axis, combination.phrases, axes)
+        return text(value)
+
 
 class CopyError(HeadToHeadError):
     """A folder contains the record of another experiment and would replace its report and MLflow page."""
@@ -433,7 +464,7 @@ class ExperimentDirectory:
         Names of metrics then have the meaning of this record.
         """
         advice = "start with h2h run FILE, or pass its runs folder with --runs"
-        file = inside(path, EXPERIMENT)
+        file = checked_path(path, EXPERIMENT)
         record = required_record(ExperimentRecord, file, advice, LARGE_BYTES)
         record.metrics.describe()
         return cls(path, record)
@@ -491,5 +522,5 @@ class ReferencePointsRecord(Record):
 
 def read_reference_points(experiment_dir: Path) -> tuple[ReferenceScores, ...]:
     """Return the reference points of an experiment by data set; empty if they were not computed."""
-    record = read_record(ReferencePointsRecord, inside(experiment_dir, REFERENCE_POINTS))
+    record = read_record(ReferencePointsRecord, checked_path(experiment_dir, REFERENCE_POINTS))
     return record.data if record else ()

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from headtohead.storage import states
 from headtohead.storage.experiment import (
     ExperimentDirectory,
     ExperimentRecord,
@@ -95,6 +96,11 @@ class Frames:
         return self.by_slug[slug].equal_to or slug
 
     @property
+    def has_result(self) -> pd.Series:
+        """Whether each run has a result, by run directory; a diverged run has one."""
+        return self.runs["state"].isin(states.RESULTS)
+
+    @property
     def trained_steps(self) -> list[int]:
         """The steps of each run; of a run that stopped early, those until it stopped."""
         stopped = self.runs["stopped_early"].fillna(False).astype(bool)
@@ -132,8 +138,10 @@ class Frames:
 
     def rows(self, slug: str) -> pd.DataFrame:
         """Return a variant's rows of ``runs``, ordered by seed."""
-        no_rows = self.runs.iloc[:0]
-        return self._by_variant.get(self.trained(slug), no_rows)
+        rows = self._by_variant.get(self.trained(slug))
+        if rows is None:
+            return self.runs.iloc[:0]
+        return rows
 
 
 def load_frames(experiment_dir: Path) -> Frames:

@@ -82,7 +82,7 @@ def derived(buckets: Iterable[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def as_ratio(metric: str) -> str | None:
-    """Return the metric whose differences are the log of a ratio of the errors of ``metric``, or None.
+    """Return the metric with differences that are logs of ratios of the errors of ``metric``, or None.
 
     >>> as_ratio("test/exact_match"), as_ratio("test/bleu")
     ('test/log_error', None)
@@ -96,7 +96,7 @@ def as_ratio(metric: str) -> str | None:
 
 
 def stored(metric: str) -> str:
-    """Return the stored metric from whose counts a derived metric is computed; other metrics are unchanged.
+    """Return the stored metric that has the counts of a derived metric; other metrics are returned unchanged.
 
     >>> stored("test/log_error"), stored("test/bleu")
     ('test/exact_match', 'test/bleu')
@@ -159,6 +159,17 @@ def in_range(metric: str, value: object) -> bool:
     return value != value or low - ROUNDING <= value <= high + ROUNDING
 
 
+def is_at_end(metric: str, value: float) -> bool:
+    """Return whether a value is the minimum or maximum of its metric; False for an end that is infinite.
+
+    >>> is_at_end("test/exact_match", 1.0), is_at_end("test/exact_match", 0.999), is_at_end("test/loss", math.inf)
+    (True, False, False)
+    """
+    if not math.isfinite(value):
+        return False
+    return any(abs(value - end) <= ROUNDING for end in span(metric))
+
+
 def is_loss(metric: str) -> bool:
     """Return whether the metric is a loss or a perplexity, which are comparable only at equal vocabularies."""
     return leaf(metric) in (LOSS.name, PERPLEXITY.name)
@@ -211,12 +222,26 @@ def show(
     precision = max(decimals(metric) + digits, min(8, decimals_of(like)))
     if size < ZERO:
         return f"{0.0:.{precision}f}"
-    if size < 0.5 * 10**-precision:
-        precision = -math.floor(math.log10(size))
-    text = f"{size:,.{precision}f}"
+    text = f"{size:,.{_precision(size, precision)}f}"
     if value < 0:
         return f"−{text}"
     return f"+{text}" if signed else text
+
+
+def rounded(value: float, metric: str) -> float:
+    """Return a finite value with the digits that `show` prints.
+
+    >>> rounded(0.0071264, "test/exact_match"), rounded(0.000216, "test/exact_match")
+    (0.007, 0.0002)
+    """
+    if abs(value) < ZERO:
+        return 0.0
+    return round(value, _precision(abs(value), decimals(metric)))
+
+
+def _precision(size: float, precision: int) -> int:
+    """Return a number of decimals, more of them for a size above 0 that would round to 0."""
+    return -math.floor(math.log10(size)) if size < 0.5 * 10**-precision else precision
 
 
 def show_count(value: float | None) -> str:

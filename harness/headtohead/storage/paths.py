@@ -14,7 +14,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.files import unreadable
 
 
-def inside(root: Path, *names: object, tree: bool = False) -> Path:
+def checked_path(root: Path, *names: object, tree: bool = False) -> Path:
     """Join ``names`` to ``root`` and check that the path stays inside and contains no symbolic link.
 
     ``root`` is trusted and may be a symbolic link. The path need not exist.
@@ -25,7 +25,8 @@ def inside(root: Path, *names: object, tree: bool = False) -> Path:
         tree: Also refuse symbolic links, FIFOs, sockets and devices below the path.
 
     Raises:
-        HeadToHeadError: If a name is not a relative path or leaves ``root``, or a symbolic link is found.
+        HeadToHeadError: If a name is not a relative path or leaves ``root``, a symbolic link is found, or a folder on
+            the path cannot be read.
     """
     path = root
     for name in names:

@@ -17,7 +17,7 @@ from headtohead.storage.experiment import (
     PlannedRunRecord,
 )
 from headtohead.storage.leases import observe
-from headtohead.storage.paths import inside
+from headtohead.storage.paths import checked_path
 from headtohead.storage.run import METRICS
 from headtohead.storage.run_directory import RunDirectory
 from headtohead.storage.stack import StackProgress, stack_folders
@@ -55,6 +55,19 @@ class ExperimentProgress:
     stale: tuple[str, ...]
 
 
+def has_all_results(folder: Path) -> bool:
+    """Return whether every recorded run of an experiment's folder has results.
+
+    It has not if the record is missing, or if a record is damaged.
+    """
+    try:
+        experiment = ExperimentDirectory.read(folder)
+        recorded = [observe(run.path(experiment.path)) for run in experiment.record.runs]
+    except HeadToHeadError:
+        return False
+    return all(status.state in states.RESULTS for status in recorded)
+
+
 def find_experiment(target: Path, runs_root: Path) -> Path:
     """Return the folder of an experiment that is given as its file, name or folder.
 
@@ -70,7 +83,7 @@ def find_experiment(target: Path, runs_root: Path) -> Path:
     if (target / EXPERIMENT).exists():
         return target
     if (runs_root / name / EXPERIMENT).exists():
-        return inside(runs_root, name)
+        return checked_path(runs_root, name)
     names = [path.parent.name for path in runs_root.glob(f"*/{EXPERIMENT}")]
     suggest = similar if target.is_file() else nearest
     hint = suggest(name, names) or f"; start with {command}"

@@ -72,7 +72,12 @@ Versions = Mapping[str, str | None]
 class Record(BaseModel):
     """A JSON object of the format; unknown fields are errors."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        ser_json_inf_nan="constants",
+        defer_build=True,  # a command reads few of the records that it imports
+    )
 
     def to_json(self) -> dict[str, Any]:
         """Return the record as plain data."""

@@ -26,7 +26,7 @@ from headtohead.storage import states
 from headtohead.storage.experiment import EXPERIMENT, ExperimentRecord
 from headtohead.storage.leases import Lease
 from headtohead.storage.metrics import derived
-from headtohead.storage.paths import inside
+from headtohead.storage.paths import checked_path
 from headtohead.storage.record import parse_record, read_record, required_record
 from headtohead.storage.results import HeadsRecord, MetricLine, ResultsRecord
 from headtohead.storage.run import (
@@ -125,7 +125,7 @@ class RunDirectory:
     def _verified_content(self, name: str, max_bytes: int = files.MAX_BYTES) -> bytes:
         """Return the content of a file after comparing its sha256 with that in status.json, and read it once."""
         recorded = self.status.files.get(name)
-        path = inside(self.path, name)
+        path = checked_path(self.path, name)
         content = files.read_bytes(path, max_bytes) if path.is_file() else b""
         if hashlib.sha256(content).hexdigest() == recorded:
             return content
@@ -163,7 +163,7 @@ class RunDirectory:
 
     def _damage(self, name: str, recorded: Mapping[str, str]) -> str | None:
         """Return how a result file is damaged, or None."""
-        path = inside(self.path, name)
+        path = checked_path(self.path, name)
         if name not in recorded:
             return f"has no sha256 in {STATUS}"
         if not path.is_file():
@@ -369,7 +369,7 @@ def find_run(run: Path | str, runs: Path) -> Path:
     if not matching:
         matching = [directory for directory in directories if directory.name.startswith(name)]
     if len(matching) == 1:
-        return inside(runs, matching[0].relative_to(runs))
+        return checked_path(runs, matching[0].relative_to(runs))
     if matching:
         first, second = (f"{directory.parent.name}/{directory.name}" for directory in matching[:2])
         raise HeadToHeadError(

@@ -56,8 +56,8 @@ TRACES = (
 """Patterns of paths that only the folder of an experiment has, even if its record is missing."""
 
 
-def is_experiment(folder: Path) -> bool:
-    """Return whether a folder is that of an experiment, whose record can be missing.
+def has_traces_of_experiment(folder: Path) -> bool:
+    """Return whether a folder belongs to an experiment, even if its record is missing.
 
     Raises:
         OSError: If the folder cannot be listed.

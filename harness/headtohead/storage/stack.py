@@ -22,7 +22,7 @@ from headtohead.schema.run_config import RunConfig
 from headtohead.storage import states
 from headtohead.storage.experiment import ProbeSentence
 from headtohead.storage.leases import Lease
-from headtohead.storage.paths import inside
+from headtohead.storage.paths import checked_path
 from headtohead.storage.record import (
     Count,
     NonNegative,
@@ -88,11 +88,13 @@ class StackRecord(Record):
 
     @property
     def title(self) -> str:
-        """The first variant, and the number of others."""
-        first, *others = self.variants
-        if not others:
-            return first
-        return f"{first} and {len(others)} more"
+        """The slug of the first variant, and the number of others."""
+        return self.title_with(self.variants[0])
+
+    def title_with(self, name: str) -> str:
+        """Return a name of the first variant, and the number of others."""
+        others = len(self.variants) - 1
+        return f"{name} and {others} more" if others else name
 
     def part(self, members: Iterable[StackMember]) -> StackRecord:
         """Return the record of a stack with a subset of the members."""
@@ -222,7 +224,8 @@ class StackFolder:
         """Return the run directories in the order of members."""
         experiment = self.experiment
         return [
-            RunDirectory(inside(experiment, member.directory)) for member in self.record.members
+            RunDirectory(checked_path(experiment, member.directory))
+            for member in self.record.members
         ]
 
     def configs(self) -> dict[str, RunConfig]:
@@ -265,4 +268,4 @@ class StackFolder:
 def stack_folders(experiment: Path) -> list[StackFolder]:
     """Return the stacks in an experiment's folder."""
     names = sorted(path.parent.name for path in (experiment / STACKS).glob(f"*/{RECORD}"))
-    return [StackFolder(inside(experiment, STACKS, name, tree=True)) for name in names]
+    return [StackFolder(checked_path(experiment, STACKS, name, tree=True)) for name in names]

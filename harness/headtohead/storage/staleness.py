@@ -18,8 +18,9 @@ from headtohead.storage.leases import observe
 from headtohead.storage.record import leaves
 from headtohead.storage.run import PluginRecord
 from headtohead.storage.run_directory import RunDirectory
+from headtohead_judge.numbers import counted
 
-PROSE = ("question", "description")
+PROSE = ("question", "description", "names")
 """Fields of an experiment file that no result depends on."""
 
 MAX_FIELDS = 3
@@ -121,7 +122,7 @@ def _changed_fields(recorded: str, file: Path) -> Iterator[str]:
         else:
             yield f"{name} has changed"
     if len(changed) > MAX_FIELDS:
-        yield f"{len(changed) - MAX_FIELDS} more fields have changed"
+        yield f"{counted(len(changed) - MAX_FIELDS, 'more field')} changed"
 
 
 def _is_short(value: object) -> bool:

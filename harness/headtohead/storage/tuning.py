@@ -60,9 +60,9 @@ class TrialRun(Record):
 
 
 class TrialRecord(Record):
-    """A setting of a sweep with its runs, those of the seeds of the sweep first, then those of further seeds.
+    """A setting of a sweep with its runs: first the seeds of the sweep, then further seeds.
 
-    ``is_further`` is whether the experiment file does not list the setting, which follows beyond those of the file.
+    ``is_further`` is whether the setting was added beyond the values that the experiment file lists.
     """
 
     values: Mapping[str, JsonValue]

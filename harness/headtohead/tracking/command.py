@@ -9,7 +9,8 @@ from pathlib import Path
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.logger import Answer
 from headtohead.tracking import shipper
-from headtohead.tracking.shipping import DEFAULT_LOGGERS, logger_entry
+from headtohead.tracking.shipping import DEFAULT_LOGGERS, logger_entry, shipping_seconds
+from headtohead.tracking.study import TrackedStudy
 
 
 class CommandLoggers:
@@ -25,9 +26,13 @@ class CommandLoggers:
         self.names = names
         self.root = root
         self.log = log
-        self.seconds_to_ship = shipper.shipping_seconds()
-        self.followed = ""
-        """Name of the experiment whose runs are shipped now."""
+        self.seconds_to_ship = shipping_seconds()
+        self.followed: Path | None = None
+        """Folder of the experiment whose runs are shipped now."""
+        self.waiting: list[str] = []
+        """The loggers that have no process for this experiment yet."""
+        self.complete: list[str] = []
+        """The loggers that had everything before, and so have no process."""
         self.shippers: list[tuple[str, shipper.ShipperProcess]] = []
         """The name of the experiment of each process; those of the last experiment are first."""
 
@@ -59,23 +64,49 @@ class CommandLoggers:
         for name in self.names:
             logger_entry(name).require()
 
-    def follow(self, experiment: str, folder: Path) -> None:
-        """Ship the runs of an experiment from now on, instead of those of the experiment before."""
-        if self.followed == experiment:
+    def follow(self, folder: Path) -> None:
+        """Ship the runs of an experiment's folder from `start` on, instead of those of the experiment before."""
+        if self.followed == folder:
             return
         self.close()
-        self.followed = experiment
+        self.followed = folder
+        self.waiting = [*self.names]
+        self.complete = []
+
+    def start(self) -> None:
+        """Start the processes of the followed experiment, if they are not started yet."""
+        assert self.followed is not None
         started = []
-        for name in self.names:
-            process = shipper.start_shipper(folder, name)
+        for name in self.waiting:
+            process = shipper.start_shipper(self.followed, name)
             if process is not None:
-                started.append((experiment, process))
+                started.append((self.followed.name, process))
         self.shippers = started + self.shippers
+        self.waiting = []
 
     def close(self, answer: Answer | None = None) -> None:
-        """Signal every process to end after a final pass that logs the answer, without waiting for it."""
+        """Signal every process to end after a final pass that logs the answer, without waiting for it.
+
+        Loggers without a process, since nothing was trained, get one if their tracker lacks something.
+        """
+        self.complete += [name for name in self.waiting if self._has_all(name, answer)]
+        self.waiting = [name for name in self.waiting if name not in self.complete]
+        if self.waiting:
+            self.start()
+        self.abandon(answer)
+
+    def abandon(self, answer: Answer | None = None) -> None:
+        """Signal every process to end, as `close` does, without starting one."""
         for _, process in self.shippers:
             process.close(answer)
+
+    def _has_all(self, name: str, answer: Answer | None) -> bool:
+        """Return whether a logger's tracker has the followed experiment; False if its record cannot be read."""
+        assert self.followed is not None
+        try:
+            return logger_entry(name).has_all(TrackedStudy.read(self.followed), answer)
+        except HeadToHeadError:  # the pass reports it
+            return False
 
     def finish(self, experiment: str, target: Path | str) -> None:
         """Wait a limited time for the processes, and print where the runs are or how to log the rest.
@@ -91,4 +122,6 @@ class CommandLoggers:
             if missing is not None:
                 self.log(missing)
             elif name == experiment:
-                self.log(process.logged_line(self.root))
+                self.log(shipper.logged_line(process.logger, self.root))
+        for name in self.complete:
+            self.log(shipper.logged_line(name, self.root))

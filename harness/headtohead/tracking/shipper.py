@@ -12,7 +12,6 @@ import errno
 import logging
 import os
 import pickle
-import re
 import subprocess
 import sys
 import threading
@@ -31,8 +30,8 @@ from headtohead.plugins.logger import Answer, DeniedError
 from headtohead.plugins.registry import find_entry
 from headtohead.storage.experiment import EXPERIMENT
 from headtohead.storage.objects import load_plugins, worker_plugins
-from headtohead.storage.paths import inside
-from headtohead.tracking.shipping import DEFAULT_LOGGERS, LOCK_SECONDS, Shipper, logger_entry
+from headtohead.storage.paths import checked_path
+from headtohead.tracking.shipping import DEFAULT_LOGGERS, Shipper, logger_entry, shipping_seconds
 from headtohead.tracking.study import InUseError, locked, logger_file
 
 QUIET_SECONDS = 2.0
@@ -106,14 +105,6 @@ class ShipperProcess:
                 self.process.wait()
         return f"{self.logger}: not everything was logged to {self.tracker} ({reason}); nothing is lost, run {sync}"
 
-    def logged_line(self, runs: Path) -> str:
-        """Return a line that everything is logged, and how to open the charts."""
-        line = f"{self.logger}: all runs are logged to {self.tracker}"
-        charts_command = logger_entry(self.logger).charts_command
-        if not charts_command:
-            return line
-        return f"{line}; {next_command(charts_command, None, runs)} opens the charts"
-
     def _ended(self, seconds: float) -> bool:
         """Return whether the process ends within ``seconds``."""
         with suppress(subprocess.TimeoutExpired):
@@ -121,11 +112,20 @@ class ShipperProcess:
         return self.process.poll() is not None
 
 
+def logged_line(logger: str, runs: Path) -> str:
+    """Return a line that a logger has everything, and how to open its charts; ``runs`` is the runs folder."""
+    entry = logger_entry(logger)
+    line = f"{logger}: all runs are logged to {entry.tracker_name(runs)}"
+    if not entry.charts_command:
+        return line
+    return f"{line}; {next_command(entry.charts_command, None, runs)} opens the charts"
+
+
 def log_file(experiment: Path, logger: str) -> Path:
     """Return the log of a shipper: in the experiment's folder, or in the cache if that folder is read-only."""
     name = f"shipper-{logger}.log"
     if os.access(experiment, os.W_OK):
-        return inside(experiment, name)
+        return checked_path(experiment, name)
     return logger_file(experiment, name)
 
 
@@ -162,14 +162,6 @@ def _plugins_of(logger: str) -> WorkerPlugins | None:
     return worker_plugins()
 
 
-def shipping_seconds() -> float:
-    """Return the time limit for trackers after the answer is printed: ``H2H_TRACKING_SECONDS``, else 60."""
-    text = os.environ.get("H2H_TRACKING_SECONDS", "60")
-    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]*)?", text):
-        raise HeadToHeadError(f"H2H_TRACKING_SECONDS is '{text}'; expected a number of seconds")
-    return float(text)
-
-
 def follow(shipper: Shipper, ended: threading.Event) -> bool:
     """Log runs until the event is set, then all missing runs; return whether the tracker is complete.
 
@@ -182,7 +174,7 @@ def follow(shipper: Shipper, ended: threading.Event) -> bool:
                     shipper.poll()
             return _finish(shipper)
         ended.wait(POLL_SECONDS)
-    with locked(shipper.folder, shipper.name, LOCK_SECONDS):
+    with locked(shipper.folder, shipper.name, shipping_seconds()):
         return _finish(shipper)
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import math
+import os
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,7 +17,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.plugins.logger import Answer, DeniedError, Logger, StudyLogger
 from headtohead.plugins.registry import current, registered
 from headtohead.storage import states
-from headtohead.storage.paths import inside
+from headtohead.storage.paths import checked_path
 from headtohead.storage.run import StatusRecord
 from headtohead.tracking.study import (
     InUseError,
@@ -37,9 +39,6 @@ LIVE_SECONDS = 5.0
 LIVE_SHARE = 0.02
 MIN_PAUSE_SECONDS = 5.0
 MAX_PAUSE_SECONDS = 60.0
-
-LOCK_SECONDS = 10.0
-"""Waiting time for the last pass of another process over the same study."""
 
 NEWEST_SECONDS = 2.0
 """Age from which no further metrics of a run's newest step follow, except those of its results."""
@@ -229,7 +228,7 @@ class Shipper:
         With ``sweep``, an active run without a process is logged as ended.
         """
         assert self.received is not None
-        inside(run.path, tree=True)  # the target of a symbolic link would be uploaded
+        checked_path(run.path, tree=True)  # the target of a symbolic link would be uploaded
         status = run.observed(sweep=sweep)
         content_hash = run.content_hash()
         if not self._has_news(run, status.state, content_hash):
@@ -309,24 +308,34 @@ def logger_entry(name: str) -> type[Logger]:
     return entry
 
 
+def shipping_seconds() -> float:
+    """Return the time limit for a tracker, or for another process that logs: ``H2H_TRACKING_SECONDS``, else 60."""
+    text = os.environ.get("H2H_TRACKING_SECONDS", "60")
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]*)?", text):
+        raise HeadToHeadError(f"H2H_TRACKING_SECONDS is '{text}'; expected a number of seconds")
+    return float(text)
+
+
 def ship(
     experiment_dir: Path,
     uri: str | None = None,
     *,
     logger: str = DEFAULT_LOGGERS[0],
     answer: Answer | None = None,
+    log: Callable[[str], object] | None = None,
 ) -> ShipReport:
     """Log all runs of an experiment that a logger lacks or has in an earlier state.
 
     The function is idempotent. A run that cannot be logged is listed in the report, and the others are logged. If
-    another process logs the experiment while it trains, or its last pass does not end within `LOCK_SECONDS`, or the
-    tracker denies access, the report lists this as a failure.
+    another process logs the experiment, this one waits for it for at most `shipping_seconds`. If that is not enough, or
+    the tracker denies access, the report lists this as a failure.
 
     Args:
         experiment_dir: The experiment's folder.
         uri: The address of the tracker, for a logger that accepts one; default: that of the logger.
         logger: Name of the logger.
         answer: The answer of the study, such as that of ``headtohead.report.trackers.tracked_answer``.
+        log: Receives a line if another process is waited for.
 
     Raises:
         HeadToHeadError: If the logger lacks a package, or its tracker cannot be used.
@@ -335,7 +344,7 @@ def ship(
     TrackedStudy.read(experiment_dir)
     files.remove_leftovers(experiment_dir)
     try:
-        with locked(experiment_dir, logger, LOCK_SECONDS):
+        with locked(experiment_dir, logger, shipping_seconds(), log):
             return Shipper(experiment_dir, logger, uri, answer).ship()
     except (InUseError, DeniedError) as error:
         return ShipReport(experiment_dir.name, failures=[str(error)])

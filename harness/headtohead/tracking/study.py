@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -19,15 +19,14 @@ from headtohead.errors import HeadToHeadError
 from headtohead.storage import states
 from headtohead.storage.experiment import ExperimentDirectory, VariantRecord
 from headtohead.storage.leases import observe
-from headtohead.storage.palette import Palette
-from headtohead.storage.paths import inside
+from headtohead.storage.paths import checked_path
 from headtohead.storage.record import read_record
 from headtohead.storage.run import METRICS, RUN, STATUS, StatusRecord
 from headtohead.storage.run_directory import RunDirectory
 
 FOLDER = ".loggers"
 # Increase this if the same run directory is logged differently; all runs are then logged anew.
-SHIPPING_FORMAT = 6
+SHIPPING_FORMAT = 7
 CONTENT = (RUN, STATUS, METRICS)
 """Files that determine the content to log: ``status.json`` has the sha256 of the others."""
 
@@ -43,12 +42,6 @@ class Step(NamedTuple):
 @dataclass(frozen=True)
 class TrackedStudy(ExperimentDirectory):
     """An experiment's folder, with its runs for tracking."""
-
-    @cached_property
-    def colours(self) -> dict[str, str]:
-        """The colour of each variant in the report, by slug; empty if there are more values than colours."""
-        palette = Palette(self.record)
-        return {slug: palette.colour(slug) for slug in self.record.by_slug if palette.is_coloured}
 
     def runs(self) -> list[TrackedRun]:
         """Return all planned runs in the order of the plan."""
@@ -206,16 +199,38 @@ class InUseError(HeadToHeadError):
     """Another process logs this study to this tracker."""
 
 
-def locked(study: Path, name: str, seconds: float = 0.0) -> AbstractContextManager[None]:
-    """Hold the right to log a study to a tracker, for which this process waits some seconds, else an InUseError."""
-    error = InUseError(f"another process logs '{study.name}' to {name}; wait until it ends")
-    return files.locked(logger_file(study, f"{name}.lock"), seconds, error)
+@contextmanager
+def locked(
+    study: Path, name: str, seconds: float = 0.0, log: Callable[[str], object] | None = None
+) -> Iterator[None]:
+    """Hold the right to log a study to a tracker.
+
+    Args:
+        study: The experiment's folder.
+        name: Name of the logger.
+        seconds: How long to wait for another process.
+        log: Receives a line if there is another process to wait for.
+
+    Raises:
+        InUseError: If another process has the right for longer.
+    """
+    file = logger_file(study, f"{name}.lock")
+    use = f"another process logs '{study.name}' to {name}"
+    error = InUseError(f"{use}; wait until it ends")
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(files.locked(file, 0.0, error))
+        except InUseError:
+            if log is not None:
+                log(f"{use}; waiting for it for at most {seconds:.0f} s")
+            stack.enter_context(files.locked(file, seconds, error))
+        yield
 
 
 def logger_file(study: Path, name: str) -> Path:
     """Return a file of a logger in the folder of a study, or in the cache if that folder is read-only."""
     if os.access(study, os.W_OK):
-        path = inside(study, FOLDER, name)
+        path = checked_path(study, FOLDER, name)
     else:
         path = (
             cache_root()

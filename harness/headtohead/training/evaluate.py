@@ -12,7 +12,6 @@ from torch import Tensor
 
 from headtohead.data import PreparedData, Split, Vocabulary
 from headtohead.data.metrics import Counts, References
-from headtohead.data.splits import shuffled
 from headtohead.errors import HeadToHeadError, UndefinedError
 from headtohead.model.batch import IGNORE_INDEX, Batch
 from headtohead.model.cuda import kernel_dtype, on_cuda
@@ -288,21 +287,6 @@ def pooled(metrics: Sequence[Metric], counts: Mapping[str, Sequence[float]]) -> 
         if metric.pool and metric.name in counts:
             scores[metric.name] = metric.pool(counts[metric.name])
     return scores
-
-
-def distinct_sources(split: Split, limit: int | None) -> list[int]:
-    """Return the first row of each distinct source, or every row without a source, in order.
-
-    With a ``limit``, return a random sample of them, always the same: the first rows of a sorted file are its shortest.
-    """
-    first: dict[str | int, int] = {}
-    for row, text in enumerate(split.source_text):
-        first.setdefault(text or row, row)
-    rows = list(first.values())
-    if limit is None:
-        return rows
-    chosen = shuffled(len(rows), 0)[:limit]
-    return [rows[index] for index in sorted(chosen)]
 
 
 def collect(

@@ -25,7 +25,8 @@ from headtohead.model.loss import backward_loss
 from headtohead.model.members import same_or_each
 from headtohead.model.quirks import changed_batch
 from headtohead.model.transformer import Transformer
-from headtohead.planning.schedule import evaluation_interval, planned_steps
+from headtohead.planning.schedule import averaging_interval, loss_interval, planned_steps
+from headtohead.planning.validation import evaluation_interval
 from headtohead.schema.choices import PRECISIONS
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.metrics import higher_is_better
@@ -80,6 +81,7 @@ class Progress:
     step: int = 0
     train_seconds: float = 0.0
     steps_since: int = 0
+    loss_step: int = 0
     members: list[MemberProgress] = field(default_factory=list)
 
 
@@ -88,7 +90,7 @@ _PROGRESS = TypeAdapter(Progress)
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The metrics of a member at an evaluation."""
+    """The metrics of a member at an evaluation, or its training loss between two evaluations."""
 
     member: int
     step: int
@@ -100,18 +102,20 @@ class TimeLimitReached(Exception):
     """The time limit of a stack is reached."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TrainingEvents:
     """What a training calls; by default nothing.
 
     Args:
-        on_evaluation: Called for each active member at each evaluation.
+        on_evaluation: Called for each active member at each evaluation, and for a member that diverged between two.
+        on_loss: Called for each active member with its training loss, at `loss_interval` between evaluations.
         on_progress: Called after every step with the step and the number of steps.
         on_fall_back: Receives a line if another backend than ``train.backend`` is used or a resume point is damaged.
         saving: Returns the context in which resume points are written; it may raise.
     """
 
     on_evaluation: Callable[[Evaluation], None] = lambda evaluation: None
+    on_loss: Callable[[Evaluation], None] = lambda loss: None
     on_progress: Callable[[int, int], None] = lambda step, steps: None
     on_fall_back: Callable[[str], None] = lambda why: None
     saving: Callable[[], AbstractContextManager[None]] = nullcontext
@@ -178,12 +182,17 @@ class StackTraining:
         self.optimizer = StackOptimizer(
             trains, self.model, self.steps, capturable=self.backend is not None
         )
-        self.evaluate_every = evaluation_interval(self.train, self.steps)
+        self.evaluate_every = evaluation_interval(
+            config, data, self.steps, self.plan.tokens_per_epoch / self.plan.steps_per_epoch
+        )
+        self.report_every = loss_interval(self.steps)
         self.progress = Progress(members=list(map(MemberProgress, seeds)))
         self.earlier_seconds = 0.0  # training time before the resume point, in other attempts
         # Sums stay on the device until an evaluation, so steps do not synchronise with the host.
         self.loss_sums = torch.zeros(len(seeds), dtype=torch.float64, device=device)
         self.token_sums = torch.zeros_like(self.loss_sums)
+        self.reported_sums = torch.zeros_like(self.loss_sums)
+        """The part of ``loss_sums`` that earlier values of the training loss include."""
         self.best_weights: dict[int, dict[str, Tensor]] = {}
         self._last_validation: TeacherForced | None = None
 
@@ -225,6 +234,11 @@ class StackTraining:
         """Members that still train."""
         return [i for i, member in enumerate(self.progress.members) if member.ended is None]
 
+    @property
+    def average_every(self) -> int:
+        """Steps over which a mean training loss is computed; `evaluate_every` is as many or twice as many."""
+        return averaging_interval(self.train, self.steps)
+
     def run(self, seconds_left: Callable[[], float] | None = None) -> None:
         """Train to the end, from the resume point if it exists.
 
@@ -238,8 +252,7 @@ class StackTraining:
             self._step(next(batches))
             step = self.progress.step
             self.events.on_progress(step, self.steps)
-            if step % self.evaluate_every == 0 or step == self.steps:
-                self._evaluate()
+            self._report()
             if seconds_left is not None and seconds_left() <= 0:
                 self.save_resume_point()
                 raise TimeLimitReached
@@ -401,10 +414,69 @@ class StackTraining:
         batches = split.padded_batches(self.config.evaluate.batch_size)
         return teacher_forced(self.model, split, batches)
 
+    def _report(self) -> None:
+        """Evaluate or report the training loss, if a step is due for it."""
+        step = self.progress.step
+        if step % self.evaluate_every == 0 or step == self.steps:
+            self._evaluate()
+        elif step % self.average_every == 0:
+            self._check_losses()
+        elif step % self.report_every == 0:
+            self._report_losses()
+
+    def _report_losses(self) -> None:
+        """Report the training loss of the active members without an evaluation."""
+        self._wait()
+        losses = self._newest_losses()
+        for index in self.active_members:
+            self.events.on_loss(self._newest_loss(index, losses))
+
+    def _newest_loss(self, index: int, losses: Sequence[float]) -> Evaluation:
+        """Return the training loss of a member, among those of `_newest_losses`, and its learning rate."""
+        step = self.progress.step
+        metrics = {"train/loss": losses[index], "train/lr": self.optimizer.rate(index, step)}
+        return Evaluation(index, step, step / self.plan.steps_per_epoch, metrics)
+
+    def _check_losses(self) -> None:
+        """Report the training losses at the end of an averaging interval, and end members that are not finite.
+
+        This is what an evaluation does without a validation, so that the final training loss and the verdict whether a
+        run diverged do not depend on the number of validations.
+        """
+        means = self._mean_losses()
+        losses = self._newest_losses()
+        for index in self.active_members:
+            if math.isfinite(means[index]):
+                self.events.on_loss(self._newest_loss(index, losses))
+                continue
+            self.retire(index, "diverged")
+            self.events.on_evaluation(self._newest_loss(index, losses))
+        self._start_means()
+
+    def _mean_losses(self) -> list[float]:
+        """Return the mean training loss per member over the averaging interval, for which the device is waited for."""
+        self._wait()
+        means: list[float] = (self.loss_sums / max(1, self.progress.steps_since)).tolist()
+        return means
+
+    def _start_means(self) -> None:
+        """Start the next averaging interval."""
+        self.loss_sums.zero_()
+        self.reported_sums.zero_()
+        self.progress.steps_since = 0
+
+    def _newest_losses(self) -> list[float]:
+        """Return the mean training loss per member since the last call, for which the device is waited for."""
+        num_steps = max(1, self.progress.step - self.progress.loss_step)
+        losses: list[float] = ((self.loss_sums - self.reported_sums) / num_steps).tolist()
+        self.reported_sums.copy_(self.loss_sums)
+        self.progress.loss_step = self.progress.step
+        return losses
+
     def _evaluate(self) -> None:
         progress = self.progress
-        self._wait()
-        train_losses = (self.loss_sums / max(1, progress.steps_since)).tolist()
+        mean_losses = self._mean_losses()
+        train_losses = self._newest_losses()
         step = progress.step
         forced = self._validation()
         self._last_validation = forced
@@ -417,7 +489,9 @@ class StackTraining:
                     "train/loss": train_losses[index],
                     "train/lr": self.optimizer.rate(index, step),
                 } | metrics
-            losses = [metrics[name] for name in ("valid/loss", "train/loss") if name in metrics]
+            losses = [metrics["valid/loss"]] if "valid/loss" in metrics else []
+            if step:
+                losses.append(mean_losses[index])
             # At the end, both losses may exceed the loss of a uniform guess.
             if not math.isfinite(sum(losses)) or (is_judged and min(losses) > self.uniform_loss):
                 self.retire(index, "diverged")
@@ -425,8 +499,7 @@ class StackTraining:
                 Evaluation(index, step, step / self.plan.steps_per_epoch, metrics)
             )
             self._stop_early(index, metrics)
-        self.loss_sums.zero_()
-        progress.steps_since = 0
+        self._start_means()
 
     def _stop_early(self, index: int, metrics: dict[str, float]) -> None:
         """Apply early stopping: store the best weights, and end a member that no longer improves."""
@@ -456,7 +529,7 @@ class StackTraining:
         tensors |= {f"optimizer/{name}": value for name, value in self.optimizer.state().items()}
         for member, weights in self.best_weights.items():
             tensors |= {f"best/{member}/{name}": value for name, value in weights.items()}
-        tensors |= {"sums/losses": self.loss_sums, "sums/tokens": self.token_sums}
+        tensors |= {f"sums/{name}": sums for name, sums in self._sums().items()}
         state = asdict(self.progress)
         with self.events.saving():
             self.resume_points.save(
@@ -502,7 +575,7 @@ class StackTraining:
         if progress.step and not moments:
             raise HeadToHeadError("it lacks the state of the optimizer")
         sums = _under(tensors, "sums/")
-        checkpoint.require_shapes({"losses": self.loss_sums, "tokens": self.token_sums}, sums)
+        checkpoint.require_shapes(self._sums(), sums)
         checkpoint.require_shapes(self.model.state_dict(), weights)
         for earlier, member in zip(self.progress.members, progress.members, strict=True):
             member.ended = earlier.ended or member.ended
@@ -517,8 +590,16 @@ class StackTraining:
             for index, member in enumerate(progress.members)
             if member.best_step is not None
         }
-        self.loss_sums.copy_(sums["losses"])
-        self.token_sums.copy_(sums["tokens"])
+        for name, values in self._sums().items():
+            values.copy_(sums[name])
+
+    def _sums(self) -> dict[str, Tensor]:
+        """Return the sums per member since the last evaluation, and those of the whole training."""
+        return {
+            "losses": self.loss_sums,
+            "reported": self.reported_sums,
+            "tokens": self.token_sums,
+        }
 
 
 def _build_model(

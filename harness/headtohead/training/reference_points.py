@@ -19,8 +19,8 @@ from headtohead.storage.experiment import (
     ReferenceScores,
     read_reference_points,
 )
-from headtohead.storage.paths import inside
-from headtohead.training.evaluate import Translations, distinct_sources
+from headtohead.storage.paths import checked_path
+from headtohead.training.evaluate import Translations
 
 Load = Callable[[DataConfig], PreparedData]
 
@@ -54,7 +54,7 @@ def save_reference_points(experiment_dir: Path, load: Load) -> None:
                 )
     if len(found) > len(known):
         points = ReferencePointsRecord(data=tuple(found.values()))
-        write_json(inside(experiment_dir, REFERENCE_POINTS), points.to_json())
+        write_json(checked_path(experiment_dir, REFERENCE_POINTS), points.to_json())
 
 
 def reference_scores(
@@ -65,7 +65,7 @@ def reference_scores(
     A labelled sequence is no answer, so its copy is left out.
     """
     test = data.splits["test"]
-    rows = distinct_sources(test, test_limit)
+    rows = test.distinct_sources(test_limit)
     sources = tuple(test.source_text[row] for row in rows)
     references = tuple(test.references[row] for row in rows)
     translations = {

@@ -18,8 +18,8 @@ import torch
 from headtohead.data import PreparedData
 from headtohead.data.metrics import Counts, task_metrics
 from headtohead.model.precision import peak_flops
-from headtohead.planning.costs import TRAINING
 from headtohead.planning.pitfalls import padding_has_no_effect
+from headtohead.planning.validation import STEP_COST
 from headtohead.schema.metric import LOSS, TEACHER_FORCED, UNPADDED, Metric
 from headtohead.storage.examples import SplitExamples
 from headtohead.storage.results import BackendRecord, BucketRecord, DecodingRecord, ResultsRecord
@@ -29,7 +29,6 @@ from headtohead.training.evaluate import (
     TeacherForced,
     Translations,
     collect,
-    distinct_sources,
     pooled,
     score,
     summed,
@@ -59,7 +58,7 @@ def score_splits(
     config = training.config.evaluate
     split = data.splits["test"]
     tensors = training.splits["test"]
-    rows = distinct_sources(split, config.test_limit)
+    rows = split.distinct_sources(config.test_limit)
     translate = translator(config, data.target_vocabulary, decoding_limit)
     padded = score(training.model, tensors, rows, translate)
     alone = padded
@@ -266,7 +265,7 @@ def cost_metrics(training: StackTraining, flops_per_token: Sequence[float]) -> d
     """
     progress = training.progress
     seconds = max(progress.train_seconds, 1e-9)
-    flops = TRAINING * sum(map(mul, flops_per_token, training.token_sums.tolist()))
+    flops = STEP_COST * sum(map(mul, flops_per_token, training.token_sums.tolist()))
     return {
         "system/peak_memory_mb": peak_memory_bytes(training.device) / 2**20,
         "system/step_ms": 1000.0 * seconds / max(1, progress.step),

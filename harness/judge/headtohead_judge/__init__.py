@@ -1,4 +1,4 @@
-"""headtohead_judge judges scores of any training code: better, worse or noise.
+"""Statistics for scores of any training code: is a variant better than the baseline, or is it noise?
 
 The names below are what Python users call. They are imported at first use, so that importing the package, and
 ``headtohead-judge --help``, load no pandas or scipy.
@@ -10,8 +10,10 @@ if TYPE_CHECKING:
     from headtohead_judge.errors import HeadToHeadError as HeadToHeadError
     from headtohead_judge.judging import Judged as Judged
     from headtohead_judge.judging import judge as judge
+    from headtohead_judge.sameness import Sameness as Sameness
+    from headtohead_judge.sameness import same as same
 
-__all__ = ["HeadToHeadError", "Judged", "judge"]
+__all__ = ["HeadToHeadError", "Judged", "Sameness", "judge", "same"]
 
 
 def __getattr__(name: str) -> object:
@@ -21,6 +23,10 @@ def __getattr__(name: str) -> object:
         from headtohead_judge import errors
 
         return errors.HeadToHeadError
+    if name in ("Sameness", "same"):
+        from headtohead_judge import sameness
+
+        return getattr(sameness, name)
     from headtohead_judge import judging
 
     return getattr(judging, name)

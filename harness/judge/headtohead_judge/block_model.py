@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.special import digamma, fdtrc, polygamma
 
 from headtohead_judge.paired_tests import Difference
 
@@ -209,7 +209,7 @@ def larger_deviations(scores: ArrayLike) -> list[float]:
         if common <= rounding:
             continue
         ratio = variances[following] / common
-        if fdtrc(degrees[following], common_degrees, ratio) <= GATE / len(x):
+        if scipy.special.fdtrc(degrees[following], common_degrees, ratio) <= GATE / len(x):
             larger = order[count:]
             ratios[larger] = np.sqrt(variances[larger] / common)
             break
@@ -253,8 +253,8 @@ def prior_degrees(variances: ArrayLike, degrees: ArrayLike) -> float:
     if len(s) < 2:
         return math.inf
     at_least = np.maximum(s, 1e-5 * np.median(s))
-    logs = np.log(at_least) - digamma(d / 2) + np.log(d / 2)
-    excess = float(logs.var(ddof=1) - polygamma(1, d / 2).mean())
+    logs = np.log(at_least) - scipy.special.digamma(d / 2) + np.log(d / 2)
+    excess = float(logs.var(ddof=1) - scipy.special.polygamma(1, d / 2).mean())
     if not excess > 0:
         return math.inf
     return 2 * _inverse_trigamma(excess)
@@ -264,8 +264,8 @@ def _inverse_trigamma(value: float) -> float:
     """Return y with trigamma(y) = value, by Newton's method on 1 / trigamma, which is nearly linear."""
     y = 0.5 + 1 / value
     for _ in range(50):
-        trigamma = float(polygamma(1, y))
-        step = trigamma * (1 - trigamma / value) / float(polygamma(2, y))
+        trigamma = float(scipy.special.polygamma(1, y))
+        step = trigamma * (1 - trigamma / value) / float(scipy.special.polygamma(2, y))
         y += step
         if abs(step) < 1e-10 * y:
             break

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.special import betaincinv
 
 DEVIATIONS, LOG_DEVIATIONS = 25.0, 10.0
 """Distance of a collapsed run from its variant's median, in median absolute deviations of the loss and of its log."""
@@ -74,9 +74,9 @@ def exact_interval(count: int, runs: int, level: float) -> tuple[float, float]:
     low = 0.0
     high = 1.0
     if count > 0:
-        low = float(betaincinv(count, runs - count + 1, tail))
+        low = float(scipy.special.betaincinv(count, runs - count + 1, tail))
     if count < runs:
-        high = float(betaincinv(count + 1, runs - count, 1 - tail))
+        high = float(scipy.special.betaincinv(count + 1, runs - count, 1 - tail))
     return low, high
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,29 @@ verdict of a variant  exit code
 in --accept           0
 worse, with any size  1
 any other             3
+
+\b
+decision of --ledger  exit code
+kept                  0
+worse                 1
+not kept              3
+needs more seeds      4
 """
 
 
+def _print_skill(context: click.Context, _option: click.Parameter, is_given: bool) -> None:
+    """Print SKILL.md and end the command, if the option is given."""
+    if not is_given or context.resilient_parsing:
+        return
+    from headtohead_judge.output import echo_text
+
+    text = files("headtohead_judge").joinpath("SKILL.md").read_text(encoding="utf-8")
+    echo_text(text)
+    context.exit()
+
+
 @click.command(epilog=EXIT_CODES)
-@click.argument("source", metavar="FILE", required=False)
+@click.argument("source", metavar="[FILE]", required=False)
 @click.option(
     "--baseline", metavar="VARIANT", help="The variant with which the others are compared."
 )
@@ -98,7 +117,8 @@ any other             3
     "--sd",
     type=float,
     metavar="X",
-    help="Standard deviation between seeds: the error about a single seed then has the number that a decision needs.",
+    help="Standard deviation between seeds, for variants with a single seed: the error then states how many a decision "
+    "needs.",
 )
 @click.option("--experiment", metavar="NAME", help="Experiment of the MLflow store FILE.")
 @click.option(
@@ -118,7 +138,21 @@ any other             3
 @click.option(
     "--status",
     is_flag=True,
-    help="Print the incumbent of LEDGER and the seeds that a decision needs.",
+    help="Print the incumbent of LEDGER and what the next decision needs; with FILE, which of its runs are missing.",
+)
+@click.option(
+    "--same",
+    is_flag=True,
+    help="Are the runs the same within --margin? Exit code 0 if every difference is inside it, 1 if one is larger, "
+    "else 3.",
+)
+@click.option(
+    "--at",
+    "steps",
+    type=float,
+    metavar="STEP",
+    multiple=True,
+    help="With --same and --step: compare the curves at this step; repeatable.",
 )
 @click.option(
     "--format",
@@ -128,15 +162,25 @@ any other             3
     show_default=True,
     help="json: the answer as JSON.",
 )
+@click.option(
+    "--skill",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_skill,
+    help="Print SKILL.md, the instructions for coding agents, and exit.",
+)
 def command(**options: Any) -> None:
     """Judge the scores in FILE: is each variant better than the baseline, or is the difference noise?
 
-    FILE is a CSV, TSV, JSON Lines or Parquet table with a row per variant and seed, such as the CSV of a W&B runs
-    table or the results.csv of a report, the URI of an MLflow store, the results.tsv of autoresearch, or a folder of
-    submissions to parameter-golf or of logs of modded-nanogpt. Every difference has one interval; the intervals of
+    FILE is a CSV, TSV, JSON Lines or Parquet table with a row per variant and seed, an export of Weights & Biases or
+    Trackio, the URI of an MLflow store, a folder of VARIANT/SEED/metrics.json, or the results of autoresearch,
+    pi-autoresearch, nanochat, modded-nanogpt or parameter-golf. Every difference has one interval; the intervals of
     all variants together have 95 %. A verdict is better, worse or no difference shown; with --margin also
-    equivalent, and better or worse by more or by less than the margin. The command exits with 1 if a variant has
-    exit code 1, else with the largest code; invalid input gives 2.
+    equivalent, and better or worse by more or by less than the margin.
+
+    Exit code: 0 if every variant has 0 in the first table below; 1 if every variant, or with --candidate one of
+    them, has 1; else 3. Invalid input gives 2.
     """
     from headtohead_judge.program import run
 

@@ -136,7 +136,7 @@ class Contrast:
         """Return the contrast of the variants with the runs.
 
         Args:
-            trained: Returns the slug of the variant whose runs are those of a variant.
+            trained: Returns the slug of the trained variant that a variant equals, or its own slug.
         """
         return self.with_sides(lambda side: side._replace(variant=trained(side.variant)))
 
@@ -189,8 +189,8 @@ class Estimate:
         by_seed: The value of the contrast in each seed.
         difference: The mean over seeds with its sources of variance.
         settings: The difference of each setting; empty for a single setting.
-        model: The block model whose variance moderates that of the contrast; None if the variance is that of its own
-            values.
+        model: The block model that moderates the variance; None if the variance is computed from the contrast's values
+            alone.
     """
 
     by_seed: Mapping[int, float]
@@ -276,7 +276,7 @@ class ScoreTable:
         return largest
 
     def further_sources(self, contrast: Contrast, seeds: list[int]) -> list[Source]:
-        """Return the sources of variance of a contrast beside the seeds: test examples, and the choice of a value.
+        """Return the sources of variance of a contrast beside the seeds: examples, and the choice of a value.
 
         Nothing with fewer than two seeds.
         """
@@ -289,7 +289,7 @@ class ScoreTable:
         return sources
 
     def _sources_of_examples(self, contrast: Contrast, seeds: list[int]) -> list[Source]:
-        """Return the variance over test examples, for each test set; nothing if a side has no values in a seed."""
+        """Return the variance over examples, for each test set; nothing if a side has no values in a seed."""
         sources = []
         rest = contrast.weights
         for examples in self.examples:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import betainc, erf
 
 from headtohead_judge.listing import first_of
 
@@ -181,7 +181,7 @@ def chance_equal(deviation: float, step: float) -> float:
     ratio = step / deviation
     if ratio < 1e-3:
         return ratio / math.sqrt(2 * math.pi)
-    inside = float(erf(ratio / math.sqrt(2)))
+    inside = float(scipy.special.erf(ratio / math.sqrt(2)))
     return inside - 2 / (ratio * math.sqrt(2 * math.pi)) * -math.expm1(-(ratio**2) / 2)
 
 
@@ -194,7 +194,7 @@ def chance_of(count: int, expected: float, scores: int) -> float:
     if count < 1:
         return 1.0
     shape = 1 / (0.5 / max(1, scores - 1) + MODEL_ERROR**2)
-    return float(betainc(count, shape, expected / (shape + expected)))
+    return float(scipy.special.betainc(count, shape, expected / (shape + expected)))
 
 
 def repeated_scores(scores: Scores, others: Sequence[Scores] = ()) -> EqualScores | None:
@@ -452,7 +452,7 @@ def _described(equal: EqualScores) -> str:
 
 
 def _common_step(scores: Scores, others: Iterable[Scores]) -> float:
-    """Return the step of a variant's scores and those of the others that have no more digits."""
+    """Return the step of the scores of a variant, together with other variants' scores that have no more digits."""
     unit = resolution(scores.values())
     values = [*scores.values()]
     for side in others:

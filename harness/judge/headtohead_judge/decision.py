@@ -24,6 +24,8 @@ class Decision:
         higher_is_better: Direction of the metric.
         difference: Mean difference, paired by seed.
         variance: Variance of the differences over seeds.
+        test_variance: The variance in the test: ``variance``, moderated towards that of earlier decisions.
+        test_degrees: Degrees of freedom of ``test_variance``.
         p: One-sided p-value of "better".
         level: The level that LORD++ gave the decision.
         kept: Whether the candidate became the incumbent: ``p`` is at most ``level``.
@@ -38,6 +40,8 @@ class Decision:
     higher_is_better: bool
     difference: float
     variance: float
+    test_variance: float
+    test_degrees: float
     p: float
     level: float
     kept: bool

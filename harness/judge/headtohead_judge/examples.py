@@ -94,7 +94,7 @@ def ratio_values(totals: ArrayLike, sizes: ArrayLike) -> Floats:
 
 
 def source_of_examples(values: ArrayLike) -> Source:
-    """Return the variance of a mean difference over samples of test examples, with groups - 1 degrees of freedom.
+    """Return the variance of a mean difference over samples of examples, with groups - 1 degrees of freedom.
 
     Args:
         values: ``[seed, group]`` of at least two seeds and two groups, with the difference of the seed as their mean.

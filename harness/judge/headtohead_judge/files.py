@@ -51,7 +51,7 @@ def writing(path: Path, advice: str) -> Iterator[None]:
 
 
 def refuse_foreign(path: Path, is_own: Callable[[bytes], bool], advice: str) -> None:
-    """Raise a `HeadToHeadError` that ends with ``advice`` if a file exists whose content is not of our files."""
+    """Raise a `HeadToHeadError` that ends with ``advice`` if a file exists and ``is_own`` is false for its content."""
     with writing(path, advice):
         if path.is_file() and not is_own(path.read_bytes()):
             raise HeadToHeadError(f"'{path}' exists and was not written by this command; {advice}")

@@ -33,6 +33,7 @@ from headtohead_judge.paired_tests import (
     summarise,
 )
 from headtohead_judge.power import seeds_needed
+from headtohead_judge.readers.formats import HIGHER_IS_BETTER
 from headtohead_judge.table import Columns, end_warnings, read_runs
 from headtohead_judge.unpaired import unpaired
 from headtohead_judge.verdicts import BETTER, UNTESTED, Judgement
@@ -68,6 +69,8 @@ class Judged:
         summary: Their summary.
         variants: The other variants, the largest difference first.
         is_paired: Whether differences are paired by seed.
+        sharing: Number of variants, with the baseline, whose scores give the shared variance; 0 without one.
+        is_chosen: Whether the call named the variants as candidates; else they are all variants of the table.
         margin: The smallest difference that matters, or None.
         looks: The planned looks, or None.
         more_seeds: Number of further seeds per variant until the next look; None without looks or after the last.
@@ -81,6 +84,8 @@ class Judged:
     summary: Summary
     variants: tuple[JudgedVariant, ...]
     is_paired: bool
+    sharing: int
+    is_chosen: bool
     margin: float | None
     looks: Looks | None
     more_seeds: int | None
@@ -119,9 +124,17 @@ class Judged:
         return f"{self.heading()}\n{table}"
 
     def exit_code(self, accept: Collection[str] = (BETTER,)) -> int:
-        """Return 0 if every verdict or its direction is in ``accept``, else 1 if such a variant is worse, else 3."""
+        """Return 0 if every verdict or its direction is in ``accept``, else 1 for a worse candidate, else 3.
+
+        Without candidates, the code is 1 only if every variant is worse: a variant that nobody asked about does not
+        decide.
+        """
         codes = {variant.judgement.exit_code(accept) for variant in self.variants}
-        return 1 if 1 in codes else max(codes)
+        if codes == {0}:
+            return 0
+        if codes == {1} or (self.is_chosen and 1 in codes):
+            return 1
+        return 3
 
 
 def judge(  # noqa: PLR0913 - keyword-only options of the Python API
@@ -148,7 +161,7 @@ def judge(  # noqa: PLR0913 - keyword-only options of the Python API
         baseline: Name of the variant with which the others are compared; the error for None lists the variants.
         metric: The metric; not needed if the table has a single one.
         margin: The smallest difference that matters, for verdicts with a size and of equivalence.
-        higher_is_better: Direction of the metric; by default from its name.
+        higher_is_better: Direction of the metric; by default that of the file, else from its name.
         is_paired: Pair scores by seed; False compares separate seeds by Welch's t-test.
         looks: Planned numbers of seeds, if the study is judged several times.
         variant_columns: Columns whose values, joined, name the variant.
@@ -166,17 +179,21 @@ def judge(  # noqa: PLR0913 - keyword-only options of the Python API
     """
     columns = Columns(tuple(variant_columns), seed_column, step_column)
     runs = read_runs(table, columns, metric, baseline, candidates)
-    baseline, scores = _baseline_first(runs.scores, baseline)
+    baseline, scores = baseline_first(runs.scores, baseline)
+    if higher_is_better is None:
+        higher_is_better = table.attrs.get(HIGHER_IS_BETTER)
     if higher_is_better is None:
         higher_is_better = direction(runs.metric)
     against = scores[baseline]
-    _require_enough_seeds(scores, min_seeds, is_paired, sd, runs.warnings)
-    _require_equal_seeds(scores, is_paired, looks, runs.warnings)
+    require_enough_seeds(scores, min_seeds, is_paired, sd, runs.warnings)
+    require_equal_seeds(scores, is_paired, looks, runs.warnings)
 
+    sharing = 0
     if is_paired:
-        differences, larger = _paired_differences(scores, runs.metric)
+        differences, larger = paired_differences(scores, runs.metric)
+        sharing = _sharing(differences, [name for name in scores if name not in larger])
     else:
-        differences = _unpaired_differences(scores)
+        differences = unpaired_differences(scores)
         larger = {}
     family = [*differences.values()]
     if looks and len(against) not in looks.seeds:
@@ -202,7 +219,7 @@ def judge(  # noqa: PLR0913 - keyword-only options of the Python API
         is_paired=is_paired,
     )
     warnings += end_warnings(runs.curves)
-    warnings += _unit_warnings(scores)
+    warnings += unit_warnings(scores)
     if is_paired:
         warnings += _pairing_warnings(differences, larger, len(against))
         warnings += _disagreement_warnings([*differences], family, judgements, looks)
@@ -215,6 +232,8 @@ def judge(  # noqa: PLR0913 - keyword-only options of the Python API
         summary=summarise([*against.values()]),
         variants=tuple(variants),
         is_paired=is_paired,
+        sharing=sharing,
+        is_chosen=bool(candidates),
         margin=margin,
         looks=looks,
         more_seeds=next_look - len(against) if next_look else None,
@@ -222,7 +241,7 @@ def judge(  # noqa: PLR0913 - keyword-only options of the Python API
     )
 
 
-def _baseline_first(
+def baseline_first(
     scores: dict[str, dict[str, float]], baseline: str | None
 ) -> tuple[str, dict[str, dict[str, float]]]:
     """Return the baseline, and the scores with the baseline as the first variant.
@@ -246,7 +265,7 @@ def _baseline_first(
     return baseline, {baseline: scores[baseline]} | scores
 
 
-def _require_enough_seeds(
+def require_enough_seeds(
     scores: Scores, min_seeds: int, is_paired: bool, sd: float | None, warnings: Sequence[str]
 ) -> None:
     """Raise a `TooFewSeedsError` if a variant has fewer seeds than ``min_seeds``.
@@ -265,7 +284,7 @@ def _require_enough_seeds(
     )
 
 
-def _require_equal_seeds(
+def require_equal_seeds(
     scores: Scores, is_paired: bool, looks: Looks | None, warnings: Sequence[str]
 ) -> None:
     """Raise a `HeadToHeadError` if a variant has other seeds than the baseline, the first variant.
@@ -322,7 +341,7 @@ def _deviation_within(scores: Scores) -> float | None:
     return math.sqrt(squares / degrees) if degrees else None
 
 
-def _paired_differences(
+def paired_differences(
     scores: Scores, metric: str
 ) -> tuple[dict[str, Difference], dict[str, float]]:
     """Return the differences of the variants from the first one, paired by seed, and their `larger_deviations`.
@@ -347,7 +366,16 @@ def _paired_differences(
     return differences, {side.variant: ratio for side, ratio in larger.items()}
 
 
-def _unpaired_differences(scores: Scores) -> dict[str, Difference]:
+def _sharing(differences: Mapping[str, Difference], pooled: Sequence[str]) -> int:
+    """Return how many of the ``pooled`` variants share a variance; 0 if no test has degrees of freedom from it."""
+    for name in pooled:
+        difference = differences.get(name)  # none of the baseline
+        if difference is not None and difference.degrees > difference.n - 1:
+            return len(pooled)
+    return 0
+
+
+def unpaired_differences(scores: Scores) -> dict[str, Difference]:
     """Return the differences of the variants from the first one, of separate seeds."""
     baseline, against = next(iter(scores.items()))
     differences = {}
@@ -357,7 +385,7 @@ def _unpaired_differences(scores: Scores) -> dict[str, Difference]:
     return differences
 
 
-def _unit_warnings(scores: Scores) -> list[str]:
+def unit_warnings(scores: Scores) -> list[str]:
     """Return a warning if scores of a variant look like percentages, and those of another one like fractions."""
     sizes = {}
     for variant, by_seed in scores.items():

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import stdtr
 
 STUDIES = 200_000
 """Number of simulated studies without a difference; a rate of 5 % has a standard error of 0.05 %."""
@@ -95,7 +95,7 @@ def _smallest_p(looks: tuple[int, ...]) -> NDArray[np.float64]:
             scores = draws[:, :seeds]
             error = scores.std(axis=1, ddof=1) / math.sqrt(seeds)
             t = scores.mean(axis=1) / error
-            p = 2 * stdtr(seeds - 1, -np.abs(t))
+            p = 2 * scipy.special.stdtr(seeds - 1, -np.abs(t))
             np.minimum(block, p, out=block)
     smallest.sort()
     return smallest

@@ -23,10 +23,14 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}"
 
 
+SMALLEST_SHOWN_P = 0.001
+"""Smaller p-values are printed as smaller than this."""
+
+
 def show_p(p: float | None) -> str:
-    """Format a p-value with three decimals, or as ``< 0.001``."""
+    """Format a p-value with three decimals; every p-value below 0.001 is ``< 0.001``."""
     if p is None or math.isnan(p):
         return "–"
-    if p < 0.0005:
+    if p < SMALLEST_SHOWN_P:
         return "< 0.001"
     return f"{p:.3f}"

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import gammainc
 
 from headtohead_judge.paired_tests import ALPHA, Difference, t_quantile
 
@@ -118,7 +118,7 @@ def equivalence_power(margin: float, n: int, *, level: float, degrees: float) ->
     """
     rest = np.maximum(margin * math.sqrt(n) - np.abs(_NORMAL), 0.0)
     bound = degrees / 2 * (rest / t_quantile(degrees, 1 - level)) ** 2
-    return float(_DENSITY @ gammainc(degrees / 2, bound))
+    return float(_DENSITY @ scipy.special.gammainc(degrees / 2, bound))
 
 
 _STEP = 0.04
@@ -137,7 +137,7 @@ def _noncentrality(degrees: float, critical: float) -> float:
     noncentrality = critical
     for _ in range(100):  # Newton's method; the power is concave in d from the critical value on
         bound = degrees / 2 * ((_NORMAL + noncentrality) / critical) ** 2
-        power = gammainc(degrees / 2, bound)
+        power = scipy.special.gammainc(degrees / 2, bound)
         slope = float(_DENSITY @ (_NORMAL * power))  # Stein: dE[f(z + d)] / dd = E[z f(z + d)]
         step = (POWER - float(_DENSITY @ power)) / slope
         noncentrality += step

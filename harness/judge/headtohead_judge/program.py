@@ -10,28 +10,33 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from headtohead_judge import files
+from headtohead_judge import files, same_command
 from headtohead_judge.answer import answer_of, is_answer
 from headtohead_judge.decision import Decision
 from headtohead_judge.errors import HeadToHeadError, MissingBaselineError, TooFewSeedsError
-from headtohead_judge.escaping import markdown_escape
 from headtohead_judge.judging import Judged, judge
 from headtohead_judge.ledger import MIN_SEEDS, Ledger
 from headtohead_judge.looks import Looks
-from headtohead_judge.output import echo, echo_json, echo_text, markdown_table, print_table
+from headtohead_judge.next_decision import next_fields, next_line, sides_of
+from headtohead_judge.output import echo, echo_json, print_verdicts
 from headtohead_judge.request import NEED_MARGIN, Request
 from headtohead_judge.sources import has_steps, read_source, refuse_overwriting
 from headtohead_judge.text import (
     Numbers,
-    decision_line,
+    decision_lines,
+    exit_line,
     judged_rows,
     look_lines,
+    method_lines,
     status_fields,
     status_lines,
 )
 
-NO_DECISION = 3
-"""Exit code if the scores do not support a decision, such as those of too few seeds."""
+NOT_KEPT = 3
+"""Exit code of a decision that does not keep the candidate, unless it is worse."""
+
+NO_DECISION = 4
+"""Exit code if a ledger needs further seeds before it can decide."""
 
 ANSWER_ADVICE = "choose another file with --answer"
 
@@ -52,31 +57,51 @@ class _Outcome(NamedTuple):
 def run(request: Request) -> int:
     """Judge scores, or print the status of a ledger; return the exit code.
 
-    With too few seeds for a decision of a ledger, one line on standard error says so, and nothing is written.
+    With too few seeds for a decision of a ledger, one line on standard error says so, and no file is written.
 
     Raises:
         HeadToHeadError: If options contradict each other, or scores or ledger cannot be judged.
     """
     _refuse_contradictions(request)
+    same_command.refuse_contradictions(request)
     ledger = Ledger.read(request.ledger_file) if request.ledger_file else None
     if request.status:
-        _print_status(ledger, request.form)
+        _print_status(request, ledger)
         return 0
     if request.source is None:
-        raise HeadToHeadError("FILE with the scores is missing")
+        raise HeadToHeadError("missing argument 'FILE', a table of scores such as scores.csv")
     refuse_overwriting(_outputs(request, ledger), request.source)
     table = read_source(request.source, request.experiment, request.metric)
-    if has_steps(table, request.source, request.experiment):
+    if has_steps(table, request.source):
         request = replace(request, step_column=request.step_column or "step")
+    if request.same:
+        return same_command.run_same(request, table)
 
     try:
         outcome = _outcome(request, table, ledger)
     except TooFewSeedsError as error:
         if ledger is None:
             raise
-        echo(f"no decision: {error}", err=True)
-        return NO_DECISION
+        return _undecided(request, table, ledger, error)
     return _answered(request, outcome)
+
+
+def _undecided(
+    request: Request, table: pd.DataFrame, ledger: Ledger, error: TooFewSeedsError
+) -> int:
+    """Print that a decision needs further seeds, as JSON with the fields of ``--status``; return the exit code.
+
+    Raises:
+        HeadToHeadError: If the table has several candidates.
+    """
+    sides = sides_of(request, table, ledger)
+    echo(f"no decision: {error}", err=True)
+    if request.form == "json":
+        fields = {"decision": None, "exit_code": NO_DECISION}
+        echo_json(fields | status_fields(ledger) | next_fields(ledger, sides))
+    else:
+        echo(f"next: {next_line(ledger, sides)}")
+    return NO_DECISION
 
 
 def _answered(request: Request, outcome: _Outcome) -> int:
@@ -84,7 +109,7 @@ def _answered(request: Request, outcome: _Outcome) -> int:
     code = outcome.judged.exit_code(request.accept)
     warnings = list(outcome.judged.warnings)
     if outcome.decision is not None:
-        code = 0 if outcome.decision.kept else code or NO_DECISION
+        code = 0 if outcome.decision.kept else code or NOT_KEPT
     if outcome.is_repeated:
         warnings.append(
             f"{request.ledger_file} has this decision already; this is its answer again"
@@ -207,31 +232,26 @@ def _print(request: Request, outcome: _Outcome, ledger: Ledger | None, code: int
     """Print the heading, the table, and the lines on looks and on the decision, which ``ledger`` contains."""
     judged = outcome.judged
     heading = judged.heading(Numbers(judged))
-    rows = judged_rows(judged, request.accept)
-    lines = look_lines(judged)
+    rows = judged_rows(judged)
+    lines = method_lines(judged) + look_lines(judged)
     if ledger is not None and outcome.decision is not None:
-        lines.append(decision_line(ledger, outcome.decision))
-        for row in rows:
-            row["exit code"] = str(code)
-    columns = [*rows[0]]
-    cells = [[*row.values()] for row in rows]
-    if request.form == "markdown":
-        table = markdown_table(columns, cells, left=("variant", "verdict"))
-        blocks = [markdown_escape(heading), table]
-        blocks += [markdown_escape(line) for line in lines]
-        echo_text("\n\n".join(blocks) + "\n")
-        return
-    echo(heading, "")
-    print_table(columns, cells, right=range(1, len(columns) - 2))
-    for line in lines:
-        echo("", line)
+        lines += decision_lines(ledger, outcome.decision, judged)
+    else:
+        lines.append(exit_line(judged, code, request.accept))
+    print_verdicts(heading, rows, lines, is_markdown=request.form == "markdown")
 
 
-def _print_status(ledger: Ledger | None, form: str) -> None:
-    """Print the incumbent, the level of the next decision, and the seeds that it needs."""
+def _print_status(request: Request, ledger: Ledger | None) -> None:
+    """Print the incumbent, the level of the next decision, and what the decision needs, also of the runs in FILE."""
     if ledger is None:
         raise HeadToHeadError("--status requires --ledger LEDGER")
-    if form == "json":
-        echo_json(status_fields(ledger))
+    if not ledger.path.exists():
+        echo(f"warning: {ledger.path} does not exist; the first decision creates it", err=True)
+    sides = None
+    if request.source is not None:
+        table = read_source(request.source, request.experiment, request.metric)
+        sides = sides_of(request, table, ledger)
+    if request.form == "json":
+        echo_json(status_fields(ledger) | next_fields(ledger, sides))
     else:
-        echo(*status_lines(ledger))
+        echo(*status_lines(ledger), f"next: {next_line(ledger, sides)}")

@@ -45,4 +45,6 @@ class Request:
     answer: Path | None
     ledger_file: Path | None
     status: bool
+    same: bool
+    steps: tuple[float, ...]
     form: str

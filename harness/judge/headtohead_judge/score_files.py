@@ -21,8 +21,8 @@ FORMATS = {
     ".ndjson": "JSON Lines",
     ".parquet": "Parquet",
 }
-AUTORESEARCH = {"commit", "val_bpb", "status"}
-"""Columns of the ``results.tsv`` of autoresearch, in which a quotation mark is text."""
+UNQUOTED = {"commit", "status", "description"}
+"""Columns of tables in which a quotation mark is text, such as the ``results.tsv`` of autoresearch."""
 
 MAX_COLUMNS = 10_000
 MAX_CHARACTERS = csv.field_size_limit()
@@ -41,7 +41,7 @@ def read_score_file(path: Path) -> pd.DataFrame:
     ending = path.suffix.lower()
     if ending not in FORMATS:
         raise HeadToHeadError(
-            f"{path}: unknown ending '{path.suffix}'; use {', '.join(sorted(FORMATS))}"
+            f"{path}: unknown ending '{path.suffix}'; use {', '.join(sorted(FORMATS))} for a table of scores"
         )
     try:
         content = read_bytes(path, advice="name a readable table of scores")
@@ -90,9 +90,7 @@ def parquet_rows(path: str) -> list[list[Any]]:
     try:
         from pyarrow import parquet
     except ImportError as error:
-        raise HeadToHeadError(
-            "Parquet files need pyarrow: run pip install 'headtohead-judge[parquet]'"
-        ) from error
+        raise HeadToHeadError("Parquet files need pyarrow: run pip install pyarrow") from error
 
     table = parquet.read_table(path)
     chosen = []
@@ -126,8 +124,8 @@ def _refuse_many_columns(number: int) -> None:
 def _delimited(text: str, separator: str) -> list[list[str]]:
     """Return the rows of CSV or TSV without empty ones; raise `ValueError` if a row has another number of values."""
     first_line = text.partition("\n")[0].strip()
-    is_autoresearch = {*first_line.split("\t")} >= AUTORESEARCH
-    quoting: Literal[0, 3] = csv.QUOTE_NONE if is_autoresearch else csv.QUOTE_MINIMAL
+    is_unquoted = {*first_line.split("\t")} >= UNQUOTED
+    quoting: Literal[0, 3] = csv.QUOTE_NONE if is_unquoted else csv.QUOTE_MINIMAL
     lines = csv.reader(
         io.StringIO(text, newline=""), delimiter=separator, strict=True, quoting=quoting
     )

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Mapping
-from importlib.metadata import entry_points
+from collections.abc import Mapping
 from pathlib import Path
 
 import pandas as pd
 
 from headtohead_judge import files
 from headtohead_judge.errors import HeadToHeadError
+from headtohead_judge.readers.formats import HAS_STEPS, sqlite_path
 from headtohead_judge.result_folders import is_result, read_results, result_files
-
-STORES = "headtohead_judge.stores"
-"""Group of the entry points of functions that read an experiment of an MLflow store."""
-
-StoreReader = Callable[[str, str, str | None], pd.DataFrame]
-"""Returns a row per run, or per step of the metric, from the URI of a store, an experiment and a metric."""
 
 
 def read_source(source: str, experiment: str | None, metric: str | None) -> pd.DataFrame:
@@ -35,23 +29,25 @@ def read_source(source: str, experiment: str | None, metric: str | None) -> pd.D
         )
     if experiment is None:
         return read_results(Path(source))
-    return _store_reader()(source, experiment, metric)
+    from headtohead_judge.readers.stores import STORES
+
+    scheme = source.partition("://")[0]
+    for store in STORES:
+        if scheme in store.schemes:
+            return store.read(source, experiment, metric)
+    titles = " and ".join(store.title for store in STORES)
+    raise HeadToHeadError(
+        f"{scheme}:// is no readable store; {titles} are: run mlflow server --backend-store-uri URI, "
+        "and name its address"
+    )
 
 
-def _store_reader() -> StoreReader:
-    """Return the reader of MLflow stores of an installed package; headtohead has one."""
-    for entry_point in entry_points(group=STORES):
-        reader: StoreReader = entry_point.load()
-        return reader
-    raise HeadToHeadError("no installed package reads MLflow stores; install headtohead")
-
-
-def has_steps(table: pd.DataFrame, source: str, experiment: str | None) -> bool:
+def has_steps(table: pd.DataFrame, source: str) -> bool:
     """Return whether the table of a source has a row per evaluation, with the column ``step``.
 
     In other tables, a column of this name has no such meaning.
     """
-    is_log = experiment is not None or Path(source).is_dir()
+    is_log = table.attrs.get(HAS_STEPS, False) or Path(source).is_dir()
     return is_log and "step" in table.columns
 
 
@@ -83,9 +79,9 @@ def refuse_overwriting(outputs: Mapping[str, Path], source: str) -> None:
 
 def _local_path(source: str) -> Path | None:
     """Return the path of a table, a folder of results or an SQLite database; None for other stores."""
-    scheme, separator, rest = source.partition("://")
+    scheme, separator, _ = source.partition("://")
     if not separator:
         return Path(source)
     if scheme == "sqlite":
-        return Path(rest.partition("?")[0].removeprefix("/"))
+        return sqlite_path(source)
     return None

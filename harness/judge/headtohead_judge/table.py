@@ -379,7 +379,7 @@ def _score(row: _Row, run: Run, metric: str) -> float:
         return score
     subject = f"row {row.number}: '{metric}' of variant '{run.variant}', seed {shortened(run.seed)}"
     if not math.isfinite(score):
-        remedy = "; give every run a score, or remove the variant"
+        remedy = "; give every run a score, or name the variants to judge with --candidate"
         raise _not_a_number(row.score, subject, remedy)
     raise HeadToHeadError(
         f"{subject} is {score:g}; scores must be 0 or between {MIN_SIZE:g} and {MAX_SIZE:g} in size: rescale the "

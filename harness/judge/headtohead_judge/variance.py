@@ -1,12 +1,12 @@
-"""Components of variance: seeds and test examples (crossed random effects), and the correlation of seeds."""
+"""Components of variance: seeds and examples (crossed random effects), and the correlation of seeds."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import fdtri
 
 from headtohead_judge.paired_tests import CONFIDENCE, Interval
 
@@ -98,6 +98,6 @@ def intraclass_correlation(scores: ArrayLike) -> tuple[float, Interval]:
     tail = (1 + CONFIDENCE) / 2
     degrees = seeds - 1
     residual_degrees = degrees * (variants - 1)
-    low = as_correlation(ratio / fdtri(degrees, residual_degrees, tail))
-    high = as_correlation(ratio * fdtri(residual_degrees, degrees, tail))
+    low = as_correlation(ratio / scipy.special.fdtri(degrees, residual_degrees, tail))
+    high = as_correlation(ratio * scipy.special.fdtri(residual_degrees, degrees, tail))
     return as_correlation(ratio), Interval(low, high)

@@ -6,7 +6,7 @@ The intervals of a family are simultaneous: in at least 95 % of studies, all of 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -29,6 +29,7 @@ Direction = Literal[
     "smaller",
     "equivalent",
     "no difference shown",
+    "cannot tell",
     "no verdict",
 ]
 Size = Literal["by more than the margin", "by less than the margin"]
@@ -40,6 +41,7 @@ LARGER: Direction = "larger"
 SMALLER: Direction = "smaller"
 EQUIVALENT: Direction = "equivalent"
 NOT_SHOWN: Direction = "no difference shown"
+CANNOT_TELL: Direction = "cannot tell"
 NO_VERDICT: Direction = "no verdict"
 DETECTED = (BETTER, WORSE, LARGER, SMALLER)
 EXCHANGED: dict[Direction, Direction] = {
@@ -59,7 +61,8 @@ class Judgement:
     Attributes:
         direction: ``identical``: equal scores in every seed. ``better`` or ``worse``: the interval excludes 0;
             ``larger`` or ``smaller`` for a value that is no quality. ``equivalent``: the interval contains 0 and lies
-            inside the margin. ``no difference shown``: any other interval. ``no verdict``: there is no interval.
+            inside the margin. ``no difference shown``: any other interval. ``cannot tell``: equal
+            scores in every seed, each the lowest or highest possible one. ``no verdict``: there is no interval.
         size: ``by more than the margin``: the interval excludes every difference below the margin. ``by less than the
             margin``: it lies inside the margin. None if neither holds, without a margin, and for other directions.
         adjusted_p: p of the difference, corrected for the looks and the number of contrasts; NaN without a test.
@@ -106,6 +109,37 @@ class Judgement:
 
 
 UNTESTED = Judgement()
+
+SIDES_OF_ZERO: dict[bool | None, tuple[str, str]] = {
+    True: ("better", "worse"),
+    False: ("worse", "better"),
+    None: ("higher", "lower"),
+}
+"""The words for a positive and for a negative difference, by whether a higher score is better."""
+
+
+def possible_text(
+    judgement: Judgement, higher_is_better: bool | None, show: Callable[[float], str]
+) -> str:
+    """Return how large a difference that was not shown can be: ``up to 0.066 better or 0.061 worse``.
+
+    These are the ends of the interval, the one further from 0 first. An end within the margin is left out: ``up to
+    0.066 better``. Empty for other verdicts.
+
+    Args:
+        judgement: The judgement.
+        higher_is_better: Whether a positive difference is better; None for neither.
+        show: Returns a number without a sign as text.
+    """
+    if judgement.direction != NOT_SHOWN or judgement.interval is None:
+        return ""
+    above, below = SIDES_OF_ZERO[higher_is_better]
+    ends = [(judgement.interval.high, above), (-judgement.interval.low, below)]
+    (far, far_side), (near, near_side) = sorted(ends, key=lambda end: end[0], reverse=True)
+    text = f"up to {show(far)} {far_side}"
+    if near < (judgement.margin or 0.0):
+        return text
+    return f"{text} or {show(near)} {near_side}"
 
 
 def judge(

@@ -32,7 +32,7 @@ from headtohead.storage.experiment import (
     ReportedMetrics,
     VariantRecord,
 )
-from headtohead.storage.paths import inside
+from headtohead.storage.paths import checked_path
 from headtohead.storage.results import ResultsRecord
 from headtohead.storage.run import (
     CHECKPOINT,
@@ -103,10 +103,10 @@ def _write_imported(imported: Imported, name: str, runs: Path) -> Path:
     Raises:
         HeadToHeadError: If the folder cannot be written.
     """
-    study = inside(runs, STUDY)
-    inside(study, name, tree=True)
+    study = checked_path(runs, STUDY)
+    checked_path(study, name, tree=True)
     with files.writing(study, "free space, or use another folder with --runs"):
-        scratch = inside(study, ".importing", name)
+        scratch = checked_path(study, ".importing", name)
         study.mkdir(parents=True, exist_ok=True)
         with FileLock(study / ".lock"):
             delete_run_files(scratch)

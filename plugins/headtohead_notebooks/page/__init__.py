@@ -1,4 +1,4 @@
-"""The five notebooks on one page: their choices, their experiments, and measurements of their pitfalls.
+"""The page that compares the five notebooks: their choices, their experiments, and measurements of their pitfalls.
 
 The facts about the notebooks (titles, printed digits, texts of the page) are in YAML files beside the code.
 No notebook is named in the code. Importing this package imports torch.

@@ -15,7 +15,6 @@ from headtohead.analysis.study import Analysis
 from headtohead.model.precision import one_thread
 from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.schema.run_config import RunConfig
-from headtohead.storage import states
 from headtohead.storage.experiment import EXPERIMENT, Pitfall
 from headtohead.storage.frames import load_frames
 from headtohead.storage.metrics import counted, show
@@ -73,8 +72,7 @@ class ExperimentResult:
         if self.analysis is None:
             return "not run yet"
         frames = self.analysis.frames
-        is_done = frames.runs["state"].isin(states.RESULTS)
-        done = int(is_done.sum())
+        done = int(frames.has_result.sum())
         seeds = counted(len(frames.seeds), "seed")
         return f"{done:,} of {len(frames.runs):,} runs done, {seeds}"
 
@@ -83,8 +81,7 @@ class ExperimentResult:
         """Whether every run has a result."""
         if self.analysis is None:
             return False
-        is_done = self.analysis.frames.runs["state"].isin(states.RESULTS)
-        return bool(is_done.all())
+        return bool(self.analysis.frames.has_result.all())
 
 
 @dataclass(frozen=True)

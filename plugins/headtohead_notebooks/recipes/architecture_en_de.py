@@ -30,6 +30,7 @@ LEARNED = {"positionals.encoder.table": TABLE, "positionals.decoder.table": TABL
 class ArchitectureEnDe(NotebookRecipe):
     """Notebook 2: 50 English-German pairs, no boundary tokens, padded to 100, base size."""
 
+    phrase = "notebook 2"
     config = read_config("architecture_en_de.yaml")
 
     checkpoints = (

@@ -12,6 +12,7 @@ from headtohead_notebooks.recipes.notebook_recipe import NotebookRecipe, read_co
 class ByHandEnFr(NotebookRecipe):
     """Notebook 5: one English-French pair computed step by step, one training step."""
 
+    phrase = "notebook 5"
     config = read_config("by_hand_en_fr.yaml")
 
     no_checkpoint = "its notebook has no model class, so it cannot save a state dict"

@@ -41,6 +41,7 @@ def _checkpoint(name: str, attention: str, projections: tuple[str, ...]) -> Chec
 class ScratchEnFr(NotebookRecipe):
     """Notebook 1: 20 English-French pairs, one layer of one head, one epoch."""
 
+    phrase = "notebook 1"
     config = read_config("scratch_en_fr.yaml")
 
     checkpoints = (

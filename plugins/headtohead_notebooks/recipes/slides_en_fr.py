@@ -24,6 +24,7 @@ MODULES["lm_head"] = "fc_out"
 class SlidesEnFr(NotebookRecipe):
     """Notebook 4: one English-French pair, a decoder that attends to itself only, no training."""
 
+    phrase = "notebook 4"
     config = read_config("slides_en_fr.yaml")
 
     # The state dict does not contain the sinusoidal table; headtohead computes it as the slides do.

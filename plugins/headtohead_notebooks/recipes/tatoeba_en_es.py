@@ -37,6 +37,7 @@ MODULES["lm_head"] = "output_layer"
 class TatoebaEnEs(NotebookRecipe):
     """Notebook 3: Tatoeba English-Spanish at the base size, positions by row of the batch."""
 
+    phrase = "notebook 3"
     config = read_config("tatoeba_en_es.yaml")
 
     # The state dict does not contain the sinusoidal table; headtohead computes it as the notebook does.

@@ -1,4 +1,4 @@
-"""One forward pass, step by step: every matrix with its name, shape and formula."""
+"""The trace of a forward pass, step by step: every matrix with its name, shape and formula."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from headtohead_judge.output import aligned
+from headtohead_judge.layout import table_lines
 from headtohead_notebooks.trace.examples import number
 from headtohead_notebooks.trace.steps import Trace, TraceStep
 
@@ -77,7 +77,7 @@ def _table(step: TraceStep) -> Iterator[str]:
         for column in columns:
             cells.append(OMITTED if column is None else _number(step.values[row, column]))
         table.append(cells)
-    return aligned(table, right=range(1, len(columns) + 3))
+    return table_lines(table[0], table[1:], right=range(1, len(columns) + 3))
 
 
 def _id_table(step: TraceStep) -> Iterator[str]:
@@ -88,7 +88,7 @@ def _id_table(step: TraceStep) -> Iterator[str]:
             continue
         remark = step.remarks[row] if step.remarks else ""
         table.append([step.rows[row], str(step.values[row]), remark])
-    return aligned(table, right=range(1, 3))
+    return table_lines(table[0], table[1:], right=range(1, 3))
 
 
 def _number(value: Any) -> str:

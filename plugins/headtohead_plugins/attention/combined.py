@@ -52,6 +52,7 @@ def replacing_hook(style: type[Attention]) -> str | None:
 class Combined(Attention):
     """Split heads with the changes of two other styles."""
 
+    phrase = "combined styles[ {first:attention}][ {second:attention}]"
     Options = CombinedOptions
     options: CombinedOptions
     role_defaults: ClassVar[Mapping[str, str]] = {"cross": "split-heads"}

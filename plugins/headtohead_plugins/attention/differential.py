@@ -32,6 +32,7 @@ def lambda_init(layer: int) -> float:
 class Differential(Attention):
     """Head i is map 2i minus λ times map 2i + 1; its weights sum to 1 - λ and may be negative."""
 
+    phrase = "differential attention"
     weights = "signed"
 
     @classmethod

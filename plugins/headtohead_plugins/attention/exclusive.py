@@ -18,6 +18,7 @@ from headtohead.plugin import Options as BaseOptions
 class Exclusive(Attention):
     """Split heads with outputs orthogonal to the value of their own token."""
 
+    phrase = "exclusive self-attention"
     Options = HeadOptions
     role_defaults: ClassVar[Mapping[str, str]] = {"cross": "split-heads"}
 

@@ -27,6 +27,12 @@ class FreeGeometryOptions(BaseOptions):
 class FreeGeometry(Attention):
     """``model.heads`` heads of any key and value width; scores are scaled by d_k ** -0.5."""
 
+    phrase = (
+        "heads of free width"
+        "[ with keys of {key_width}]"
+        "[ with values of {value_width}]"
+        "[ with {kv_heads} key-value heads]"
+    )
     Options = FreeGeometryOptions
 
     @classmethod

@@ -25,6 +25,7 @@ class GatedOptions(HeadOptions):
 class Gated(Attention):
     """Split heads with a sigmoid gate on the output of each head, or on each of its elements."""
 
+    phrase = "with a gated output[ per {per}]"
     Options = GatedOptions
     options: GatedOptions
 

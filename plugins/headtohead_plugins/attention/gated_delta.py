@@ -62,6 +62,7 @@ def at_least_float32(x: Tensor) -> Tensor:
 class GatedDelta(Attention):
     """Split heads that read a memory with gated forgetting, in which a token replaces the value of its key."""
 
+    phrase = "gated DeltaNet"
     role_defaults: ClassVar[Mapping[str, str]] = {"encoder": "split-heads", "cross": "split-heads"}
     weights = "signed"
     position_dependent = True

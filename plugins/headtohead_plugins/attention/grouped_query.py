@@ -21,6 +21,7 @@ class GroupedQueryOptions(HeadOptions):
 class GroupedQuery(Attention):
     """Split heads with keys and values shared within groups."""
 
+    phrase = "grouped-query attention[ with {kv_heads} key-value heads]"
     Options = GroupedQueryOptions
 
 

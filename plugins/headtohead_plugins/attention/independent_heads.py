@@ -12,6 +12,8 @@ from headtohead.plugin import Attention, Geometry, ModelConfig, Options, hookimp
 class IndependentHeads(Attention):
     """Every head has the full width d_model; the output projection maps heads · d_model to d_model."""
 
+    phrase = "independent heads"
+
     @classmethod
     def geometry(cls, options: Options, model: ModelConfig) -> Geometry:
         """Return heads of width d_model; scores are scaled by d_model ** -0.5."""

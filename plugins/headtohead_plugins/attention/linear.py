@@ -40,6 +40,7 @@ def feature(x: Tensor) -> Tensor:
 class Linear(Attention):
     """Split heads with weights φ(q)·φ(k), divided by their sum."""
 
+    phrase = "linear attention"
     map_note = "φ(q)·φ(k) over its sum, computed for the map only: training computes no such matrix"
     unsupported: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("bias", "content_bias", "score", "values"),

@@ -53,6 +53,12 @@ def rms_normalised(x: Tensor, gain: Tensor) -> Tensor:
 class MultiHeadLatent(Attention):
     """Split heads with keys and values from a shared latent vector, and a key part that all heads share."""
 
+    phrase = (
+        "latent attention"
+        "[ with keys and values of rank {kv_rank}]"
+        "[ with queries of rank {query_rank}]"
+        "[ with {rotary_width} rotated components]"
+    )
     Options = MultiHeadLatentOptions
     options: MultiHeadLatentOptions
     role_defaults: ClassVar[Mapping[str, str]] = {"cross": "split-heads"}

@@ -13,6 +13,8 @@ from headtohead.plugin import Attention, Geometry, ModelConfig, Options, hookimp
 class MultiQuery(Attention):
     """Split heads with a single key/value head: the cache of a decoder is ``heads`` times smaller."""
 
+    phrase = "multi-query attention"
+
     @classmethod
     def geometry(cls, options: Options, model: ModelConfig) -> Geometry:
         """Return heads of width d_model / heads with a single key/value head."""

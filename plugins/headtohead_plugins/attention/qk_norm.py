@@ -50,6 +50,7 @@ def unit(x: Tensor) -> Tensor:
 class QkNorm(Attention):
     """Split heads with scores that depend on the directions of queries and keys only."""
 
+    phrase = "with QK norm[ of type {norm}][ for length {length}]"
     Options = QkNormOptions
     options: QkNormOptions
 

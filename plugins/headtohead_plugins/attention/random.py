@@ -31,6 +31,7 @@ class RandomOptions(BaseOptions):
 class Random(Attention):
     """Heads of width d_model / heads with scores R[query position, key position]."""
 
+    phrase = "random attention[ with {trained:trained|fixed} scores][ for {max_length} tokens]"
     Options = RandomOptions
     options: RandomOptions
     position_dependent = True

@@ -27,6 +27,7 @@ class ShortConvolutionOptions(HeadOptions):
 class ShortConvolution(Attention):
     """Split heads with inputs that are weighted sums of a token and a few earlier ones."""
 
+    phrase = "with a short convolution[ of {kernel} tokens]"
     Options = ShortConvolutionOptions
     options: ShortConvolutionOptions
     role_defaults: ClassVar[Mapping[str, str]] = {"cross": "split-heads"}
@@ -41,16 +42,25 @@ class ShortConvolution(Attention):
         return f"x'_t = x_t + Σ_{{k < {self.options.kernel}}} w_k ⊙ x_{{t−k}}"
 
     def mix_tokens(self, x: Tensor) -> Tensor:
-        """Add the weighted inputs of the token and of earlier ones."""
-        time = x.shape[2]
-        zeros = self.options.kernel - 1
-        padded = pad(x, (0, 0, zeros, 0))
-        weights = self.kernel[:, :, None, None].unbind(1)
-        for k, weight in enumerate(weights):
-            start = zeros - k
-            earlier = padded[:, :, start : start + time]
-            x = x + weight * earlier
-        return x
+        return convolved(x, self.kernel)
+
+
+def convolved(x: Tensor, kernel: Tensor) -> Tensor:
+    """Return each vector plus the weighted vectors of its token and of earlier ones.
+
+    Args:
+        x: ``[member, batch, token, width]``.
+        kernel: The weights of the token itself and of the tokens before it, ``[member, K, width]``.
+    """
+    time = x.shape[2]
+    weights = kernel[:, :, None, None].unbind(1)
+    zeros = len(weights) - 1
+    padded = pad(x, (0, 0, zeros, 0))
+    for k, weight in enumerate(weights):
+        start = zeros - k
+        earlier = padded[:, :, start : start + time]
+        x = x + weight * earlier
+    return x
 
 
 @hookimpl

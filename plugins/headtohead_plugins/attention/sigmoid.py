@@ -18,6 +18,7 @@ from headtohead.plugin import Attention, hookimpl
 class Sigmoid(Attention):
     """Split heads with weights between 0 and 1 that do not sum to 1."""
 
+    phrase = "sigmoid attention"
     weights = "positive"
 
     def formula(self) -> str:

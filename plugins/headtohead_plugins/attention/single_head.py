@@ -9,6 +9,8 @@ from headtohead.plugin import Attention, Geometry, ModelConfig, Options, hookimp
 class SingleHead(Attention):
     """A single head with d_k = d_v = d_model; ``model.heads`` is ignored."""
 
+    phrase = "a single head"
+
     @classmethod
     def geometry(cls, options: Options, model: ModelConfig) -> Geometry:
         return Geometry(1, 1, model.d_model, model.d_model, model.d_model**-0.5)

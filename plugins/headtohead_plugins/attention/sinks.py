@@ -19,6 +19,7 @@ ADDED = 8
 class Sinks(Attention):
     """Split heads with a trained score per head in the denominator of the softmax."""
 
+    phrase = "with attention sinks"
     Options = HeadOptions
     weights = "positive"
 

@@ -29,6 +29,7 @@ class SmearOptions(HeadOptions):
 class Smear(Attention):
     """Split heads; each token's embedding receives a gated part of the previous token's embedding."""
 
+    phrase = "with smearing"
     Options = SmearOptions
     options: SmearOptions
     role_defaults: ClassVar[Mapping[str, str]] = {"cross": "split-heads"}

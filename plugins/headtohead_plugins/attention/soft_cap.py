@@ -20,6 +20,7 @@ class SoftCapOptions(HeadOptions):
 class SoftCap(Attention):
     """Split heads with scores between -c and c."""
 
+    phrase = "with capped scores[ at {cap}]"
     Options = SoftCapOptions
     options: SoftCapOptions
 

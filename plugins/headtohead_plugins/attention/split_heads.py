@@ -9,6 +9,8 @@ from headtohead.plugin import Attention, hookimpl
 class SplitHeads(Attention):
     """Standard multi-head attention: every head has width d_model / heads."""
 
+    phrase = "split heads"
+
 
 @hookimpl
 def register_attentions() -> dict[str, type[Attention]]:

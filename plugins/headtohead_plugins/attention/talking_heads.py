@@ -34,6 +34,7 @@ def mix_heads(x: Tensor, matrix: Tensor) -> Tensor:
 class TalkingHeads(Attention):
     """Split heads with matrices ``[heads, heads]`` before and after the softmax."""
 
+    phrase = "talking heads[ with a {start} start]"
     Options = TalkingHeadsOptions
     options: TalkingHeadsOptions
     weights = "signed"

@@ -15,6 +15,8 @@ from headtohead.plugin import Attention, Geometry, ModelConfig, Options, hookimp
 class Uniform(Attention):
     """Heads of width d_model / heads that average values; scores are 0 without an encoding."""
 
+    phrase = "uniform attention"
+
     @classmethod
     def geometry(cls, options: Options, model: ModelConfig) -> Geometry:
         return replace(super().geometry(options, model), key_width=0, scale=1.0)

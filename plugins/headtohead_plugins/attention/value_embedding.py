@@ -28,6 +28,7 @@ class ValueEmbeddingOptions(HeadOptions):
 class ValueEmbedding(Attention):
     """Split heads that add an embedding of each token to its value."""
 
+    phrase = "with value embeddings[ in {ends} layers at each end]"
     Options = ValueEmbeddingOptions
     options: ValueEmbeddingOptions
     role_defaults: ClassVar[Mapping[str, str]] = {"cross": "split-heads"}

@@ -21,6 +21,7 @@ class ValueResidualOptions(HeadOptions):
 class ValueResidual(Attention):
     """Split heads that add the values of the first layer to those of their layer."""
 
+    phrase = "with value residual[ with {trained:trained|fixed} weights]"
     Options = ValueResidualOptions
     options: ValueResidualOptions
 

@@ -1,1 +1,1 @@
-"""Built-in entries of the family datasets: one file each."""
+"""Built-in datasets, one file each."""

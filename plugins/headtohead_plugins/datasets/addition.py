@@ -30,6 +30,7 @@ class Options(LengthOptions):
 class Addition(ComputedDataset):
     """Generated pairs of numbers with equally many digits, and their sums."""
 
+    phrase = "addition[ with a {digit_order} digit order]"
     Options: ClassVar[type[BaseOptions]] = Options
 
     @classmethod

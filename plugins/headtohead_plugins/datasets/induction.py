@@ -33,6 +33,7 @@ class Options(LengthOptions):
 class Induction(LabelledDataset):
     """Generated sequences whose last token repeats an earlier one; the label is the token that followed."""
 
+    phrase = "induction"
     Options: ClassVar[type[BaseOptions]] = Options
 
     @classmethod

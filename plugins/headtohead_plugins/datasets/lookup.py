@@ -33,6 +33,7 @@ class Options(LengthOptions):
 class Lookup(ComputedDataset):
     """Generated lists of key-value pairs with queries for some of the keys."""
 
+    phrase = "key-value lookup"
     Options: ClassVar[type[BaseOptions]] = Options
 
     @classmethod

@@ -34,6 +34,7 @@ class Options(LengthOptions):
 class ModularArithmetic(ComputedDataset):
     """Generated expressions and their values modulo a number."""
 
+    phrase = "modular arithmetic"
     Options: ClassVar[type[BaseOptions]] = Options
     metrics: ClassVar[tuple[Metric, ...]] = (EXACT_MATCH,)
 

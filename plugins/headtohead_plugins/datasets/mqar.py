@@ -87,6 +87,7 @@ def sizes(level: str) -> tuple[int, int]:
 class MultiQueryRecall(LabelledDataset):
     """Generated sequences of keys and values; the labels are the values of keys that occur again."""
 
+    phrase = "multi-query recall"
     Options: ClassVar[type[BaseOptions]] = Options
 
     @classmethod

@@ -140,6 +140,7 @@ class Pairs(Dataset):
     without a file or split is taken from ``file`` or ``train`` by the split.
     """
 
+    phrase = "sentence pairs"
     Options: ClassVar[type[BaseOptions]] = Options
     normalise: ClassVar[str] = "none"
 

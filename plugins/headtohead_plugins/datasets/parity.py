@@ -27,6 +27,7 @@ class Options(LengthOptions):
 class Parity(ComputedDataset):
     """Generated binary digits, and whether the number of ones is odd."""
 
+    phrase = "parity"
     Options: ClassVar[type[BaseOptions]] = Options
     metrics: ClassVar[tuple[Metric, ...]] = (EXACT_MATCH,)
 

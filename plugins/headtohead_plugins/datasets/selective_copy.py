@@ -40,6 +40,7 @@ class Options(LengthOptions):
 class SelectiveCopy(LabelledDataset):
     """Generated sequences of data and noise; the labels are the data in their order."""
 
+    phrase = "selective copying"
     Options: ClassVar[type[BaseOptions]] = Options
 
     @classmethod

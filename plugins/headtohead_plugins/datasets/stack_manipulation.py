@@ -38,6 +38,7 @@ class Options(LengthOptions):
 class StackManipulation(ComputedDataset):
     """Generated stacks of binary symbols with operations, and the stacks after them."""
 
+    phrase = "stack manipulation"
     Options: ClassVar[type[BaseOptions]] = Options
     metrics: ClassVar[tuple[Metric, ...]] = (EXACT_MATCH,)
 

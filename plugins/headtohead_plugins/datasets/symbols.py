@@ -94,6 +94,7 @@ class Symbols(ComputedDataset):
 class Copy(Symbols):
     """Generated sequences of symbols that the model must repeat."""
 
+    phrase = "copying"
     citation = "Graves et al. 2014, Neural Turing Machines, section 4.1"
 
     @staticmethod
@@ -104,6 +105,7 @@ class Copy(Symbols):
 class Reverse(Symbols):
     """Generated sequences of symbols that the model must reverse."""
 
+    phrase = "reversal"
     citation = "Grefenstette et al. 2015, Learning to Transduce with Unbounded Memory"
 
     @staticmethod
@@ -114,6 +116,7 @@ class Reverse(Symbols):
 class Sort(Symbols):
     """Generated sequences of numbers that the model must sort."""
 
+    phrase = "sorting"
     citation = "Graves et al. 2014, Neural Turing Machines, section 4.5"
     ordered = False
 

@@ -92,6 +92,7 @@ class Options(BaseOptions):
 class Tatoeba(Dataset):
     """Sentence pairs of tatoeba.org, from a file or by download."""
 
+    phrase = "Tatoeba[ {pair}]"
     Options: ClassVar[type[BaseOptions]] = Options
 
     @classmethod

@@ -167,6 +167,7 @@ class Options(BaseOptions):
 class Text(Dataset):
     """A text file, in blocks of characters, bytes or subwords."""
 
+    phrase = "a text[ of {download}][ in {unit}s]"
     Options: ClassVar[type[BaseOptions]] = Options
     splits: ClassVar[tuple[str, ...]] = ("passages", "last")
     of_split: ClassVar[Mapping[str, str]] = {"passage_seed": "passages"}

@@ -48,6 +48,12 @@ class Options(BaseOptions):
 class ToyGrammar(Dataset):
     """Generated English-French sentences with exactly one correct translation each."""
 
+    phrase = (
+        "the toy grammar"
+        "[ with {size} sentences]"
+        "[ with data seed {seed}]"
+        "[ with at most {longest_train} words in training]"
+    )
     Options: ClassVar[type[BaseOptions]] = Options
     splits: ClassVar[tuple[str, ...]] = ("iid", "length", "compositional", "row")
     of_split: ClassVar[Mapping[str, str]] = {"longest_train": "length"}

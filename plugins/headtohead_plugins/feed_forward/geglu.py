@@ -13,6 +13,7 @@ from headtohead.plugin import FeedForward, hookimpl
 class GEGLU(FeedForward):
     """W_2 (gelu(W_1 x) * W_3 x), where gelu(x) = x Φ(x)."""
 
+    phrase = "GEGLU"
     gated = True
 
     def activate(self, x: Tensor) -> Tensor:

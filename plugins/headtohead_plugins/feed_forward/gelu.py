@@ -13,6 +13,8 @@ from headtohead.plugin import FeedForward, hookimpl
 class GELU(FeedForward):
     """W_2 gelu(W_1 x), where gelu(x) = x Φ(x) with the normal distribution function Φ."""
 
+    phrase = "GELU"
+
     def activate(self, x: Tensor) -> Tensor:
         return functional.gelu(x)
 

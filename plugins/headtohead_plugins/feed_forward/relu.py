@@ -13,6 +13,8 @@ from headtohead.plugin import FeedForward, hookimpl
 class ReLU(FeedForward):
     """W_2 max(0, W_1 x)."""
 
+    phrase = "ReLU"
+
     def activate(self, x: Tensor) -> Tensor:
         return functional.relu(x)
 

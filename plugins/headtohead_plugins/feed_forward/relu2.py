@@ -13,6 +13,8 @@ from headtohead.plugin import FeedForward, hookimpl
 class SquaredReLU(FeedForward):
     """W_2 max(0, W_1 x)²."""
 
+    phrase = "ReLU squared"
+
     def activate(self, x: Tensor) -> Tensor:
         return functional.relu(x).square()
 

@@ -14,6 +14,7 @@ from headtohead.plugin import FeedForward, hookimpl
 class SwiGLU(FeedForward):
     """W_2 (silu(W_1 x) * W_3 x), where silu(x) = x / (1 + exp(-x))."""
 
+    phrase = "SwiGLU"
     gated = True
 
     def activate(self, x: Tensor) -> Tensor:

@@ -1,1 +1,1 @@
-"""Built-in launchers, a file per launcher."""
+"""Built-in launchers, one file each."""

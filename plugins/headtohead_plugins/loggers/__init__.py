@@ -1,1 +1,1 @@
-"""Built-in loggers, a file per logger."""
+"""Built-in loggers, one file each."""

@@ -15,6 +15,7 @@ from headtohead.plugin import Masking, hookimpl
 class Causal(Masking):
     """Query i attends to key j where j <= i."""
 
+    phrase = "a causal mask"
     role_defaults: ClassVar[Mapping[str, str]] = {"encoder": "none", "cross": "none"}
     properties = frozenset({"hides-future", "shows-the-rest"})
 

@@ -12,6 +12,7 @@ from headtohead.plugin import Masking, hookimpl
 class NoMask(Masking):
     """Masks no key; teacher-forced metrics of a decoder are invalid."""
 
+    phrase = "without a mask"
     properties = frozenset({"shows-the-rest"})
 
     def mask(

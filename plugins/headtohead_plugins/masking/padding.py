@@ -12,6 +12,7 @@ from headtohead.plugin import Masking, hookimpl
 class PaddingMask(Masking):
     """Every query attends to key j where j < length, in the decoder to later keys too."""
 
+    phrase = "a padding mask"
     properties = frozenset({"hides-padding", "shows-the-rest"})
 
     def mask(

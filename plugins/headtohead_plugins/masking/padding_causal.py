@@ -15,6 +15,7 @@ from headtohead.plugin import Masking, hookimpl
 class PaddingCausal(Masking):
     """Query i attends to key j where j <= i and j < length."""
 
+    phrase = "a padding and causal mask"
     role_defaults: ClassVar[Mapping[str, str]] = {"encoder": "padding", "cross": "padding"}
     properties = frozenset({"hides-future", "hides-padding", "shows-the-rest"})
 

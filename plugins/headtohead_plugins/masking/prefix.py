@@ -29,6 +29,7 @@ class PrefixOptions(BaseOptions):
 class Prefix(Masking):
     """Query i attends to key j < length where j <= i or j < p."""
 
+    phrase = "a prefix mask[ of {length} tokens]"
     Options = PrefixOptions
     options: PrefixOptions
     role_defaults: ClassVar[Mapping[str, str]] = {"encoder": "padding", "cross": "padding"}

@@ -31,6 +31,7 @@ class WindowOptions(BaseOptions):
 class Window(Masking):
     """Query i attends to key j < length where |i - j| <= w; in the decoder, where 0 <= i - j < w."""
 
+    phrase = "a window of {width} tokens"
     Options = WindowOptions
     options: WindowOptions
     role_defaults: ClassVar[Mapping[str, str]] = {"cross": "padding"}

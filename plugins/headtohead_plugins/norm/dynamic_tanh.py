@@ -14,6 +14,7 @@ from headtohead.plugin import Fixed, Norm, hookimpl
 class DynamicTanh(Norm):
     """tanh(αx), times a gain, plus a bias; α is trained."""
 
+    phrase = "dynamic tanh"
     has_bias = True
 
     def build(self) -> None:

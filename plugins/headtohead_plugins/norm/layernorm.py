@@ -12,6 +12,7 @@ from headtohead.plugin import Norm, hookimpl
 class LayerNorm(Norm):
     """(x − μ) / √(σ² + ε), times a gain, plus a bias."""
 
+    phrase = "LayerNorm"
     properties = frozenset({"scale-invariant", "shift-invariant"})
     has_bias = True
 

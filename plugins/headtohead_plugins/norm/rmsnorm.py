@@ -13,6 +13,7 @@ from headtohead.plugin import Norm, hookimpl
 class RMSNorm(Norm):
     """x / √(mean(x²) + ε), times a gain."""
 
+    phrase = "RMSNorm"
     properties = frozenset({"scale-invariant"})
 
     def normalise(self, x: Tensor) -> Tensor:

@@ -40,6 +40,7 @@ def biases(query_positions: Tensor, key_positions: Tensor, heads: int) -> Tensor
 class Alibi(Positional):
     """A linear penalty on distance, added to the scores."""
 
+    phrase = "ALiBi"
     properties = frozenset({"relative", "mirror-invariant", "falls-with-distance"})
 
     def formula(self) -> str:

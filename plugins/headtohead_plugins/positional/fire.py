@@ -39,6 +39,7 @@ class Fire(Positional):
     Its input is ``psi(i - j) / psi(max(L, i))``, its output a number per head.
     """
 
+    phrase = "FIRE[ with {layers} parameters of the layers][ with hidden width {hidden}]"
     Options = FireOptions
     options: FireOptions
 

@@ -30,6 +30,7 @@ class ForgettingOptions(BaseOptions):
 class Forgetting(Positional):
     """A sum of the logarithms of gates, which depend on the tokens, added to the scores."""
 
+    phrase = "forget gates"
     Options = ForgettingOptions
     options: ForgettingOptions
     properties = frozenset({"relative"})

@@ -36,6 +36,7 @@ def biases(query_positions: Tensor, key_positions: Tensor, heads: int, windows: 
 class HardAlibi(Positional):
     """Windows of 1, 2, ... keys in the first heads, and no positions in the others."""
 
+    phrase = "hard ALiBi[ with {windows} windows]"
     Options = HardAlibiOptions
     options: HardAlibiOptions
     properties = frozenset({"relative", "mirror-invariant"})

@@ -34,6 +34,7 @@ class KerpleLog(Positional):
     r1 is the largest slope and r2 the inverse of the distance scale.
     """
 
+    phrase = "KERPLE[ with {layers} parameters of the layers]"
     Options = KerpleOptions
     options: KerpleOptions
     properties = frozenset({"relative", "mirror-invariant", "falls-with-distance"})

@@ -30,6 +30,7 @@ class Learned(Positional):
     Each role has a table ``[max_length, d_model]``.
     """
 
+    phrase = "learned positions[ for {max_length} tokens][ with deviation {std}]"
     Options = LearnedOptions
     options: LearnedOptions
 

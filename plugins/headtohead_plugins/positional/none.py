@@ -11,6 +11,7 @@ from headtohead.plugin import Positional, hookimpl
 class NoPositional(Positional):
     """No positional encoding (NoPE)."""
 
+    phrase = "without positions"
     properties = frozenset({"order-invariant", "relative"})
 
 

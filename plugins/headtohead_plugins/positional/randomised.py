@@ -52,6 +52,7 @@ def evaluation_positions(positions: Tensor, numbers: int, length: int) -> Tensor
 class Randomised(Positional):
     """The inner encoding, with sampled positions in training and fixed ones in evaluation."""
 
+    phrase = "randomised {of:positional}[ from {numbers} numbers][ up to {max_length} tokens]"
     Options = RandomisedOptions
     options: RandomisedOptions
 

@@ -52,6 +52,7 @@ def multiply_pairs(x: Tensor, factors: Tensor) -> Tensor:
 class Rotary(Positional):
     """RoPE: scores depend on relative positions by rotation of queries and keys."""
 
+    phrase = "rotary[ with base {theta}][ with {fraction:%} of the components rotated]"
     Options = RotaryOptions
     options: RotaryOptions
     properties = frozenset({"relative"})

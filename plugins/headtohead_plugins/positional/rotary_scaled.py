@@ -89,6 +89,7 @@ def turns_at(
 class RotaryScaled(Positional):
     """RoPE that is trained as usual and evaluated with lower frequencies."""
 
+    phrase = "scaled rotary[ of type {type}][ by {factor}][ with base {theta}]"
     Options = RotaryScaledOptions
     options: RotaryScaledOptions
     properties = frozenset({"relative"})

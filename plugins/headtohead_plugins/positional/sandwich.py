@@ -41,6 +41,7 @@ def similarities(query_positions: Tensor, key_positions: Tensor, heads: int, wid
 class Sandwich(Positional):
     """Inner products of sinusoids, added to the scores; they fall with distance, but not monotonically."""
 
+    phrase = "Sandwich biases[ of width {width}]"
     Options = SandwichOptions
     options: SandwichOptions
     properties = frozenset({"relative", "mirror-invariant"})

@@ -26,6 +26,7 @@ class ShapeOptions(BaseOptions):
 class Shape(Positional):
     """Sinusoids of positions with a random offset in training, added to the embeddings."""
 
+    phrase = "SHAPE[ with shifts up to {max_shift}]"
     Options = ShapeOptions
     options: ShapeOptions
 

@@ -44,6 +44,7 @@ class ShawRelative(Positional):
     The tables are ``[layer, head or 1, 2k + 1, width]``.
     """
 
+    phrase = "Shaw's relative positions[ clipped at {clip}][ on {on}][ with {heads} vectors]"
     Options = ShawOptions
     options: ShawOptions
     properties = frozenset({"relative"})

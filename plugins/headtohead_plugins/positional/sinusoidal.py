@@ -61,6 +61,7 @@ class Sinusoidal(Positional):
     An odd width omits the last cosine.
     """
 
+    phrase = "sinusoidal[ in {arithmetic} arithmetic]"
     Options = SinusoidalOptions
     options: SinusoidalOptions
 

@@ -78,6 +78,7 @@ class T5Relative(Positional):
     Each role has a table ``[head, bucket]``.
     """
 
+    phrase = "T5 biases[ in {buckets} buckets][ up to distance {max_distance}]"
     Options = T5Options
     options: T5Options
     properties = frozenset({"relative"})

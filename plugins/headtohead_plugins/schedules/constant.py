@@ -9,6 +9,8 @@ from headtohead.plugin import Moment, Schedule, hookimpl
 class Constant(Schedule):
     """The learning rate at the end of the warm-up."""
 
+    phrase = "a constant learning rate"
+
     def rate(self, moment: Moment) -> float:
         return moment.lr
 

@@ -21,6 +21,7 @@ class CosineOptions(Options):
 class Cosine(Schedule):
     """From lr to ``final_lr`` at the last step, along half a cosine."""
 
+    phrase = "a cosine schedule[ to {final_lr}]"
     Options = CosineOptions
     options: CosineOptions
 

@@ -13,6 +13,8 @@ from headtohead.plugin import Moment, Schedule, hookimpl
 class InverseSqrt(Schedule):
     """lr · √(warm-up steps / step); it does not depend on the number of steps."""
 
+    phrase = "an inverse square-root schedule"
+
     def rate(self, moment: Moment) -> float:
         return moment.lr * math.sqrt(max(moment.warmup, 1) / max(moment.step, 1))
 

@@ -21,6 +21,7 @@ class WSDOptions(Options):
 class WSD(Schedule):
     """lr, then linearly to ``final_lr`` over the last ``decay_fraction`` of the steps, at most those after warm-up."""
 
+    phrase = "a schedule with late decay[ of {decay_fraction:%}][ to {final_lr}]"
     Options = WSDOptions
     options: WSDOptions
 

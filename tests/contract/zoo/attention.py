@@ -7,6 +7,7 @@ from torch.nn import functional
 
 from contract.zoo.planted import fault
 from headtohead.plugin import Geometry
+from headtohead_plugins.attention.canon import Canon
 from headtohead_plugins.attention.exclusive import Exclusive
 from headtohead_plugins.attention.gated import Gated
 from headtohead_plugins.attention.random import Random
@@ -376,6 +377,29 @@ def centred_convolution(self, x):
 def convolution_over_sentences(self, x):
     """a convolution over the sentences of the batch"""
     return ShortConvolution.mix_tokens(self, x.transpose(1, 2)).transpose(1, 2)
+
+
+def one_later(x):
+    """Shift the tokens by one, so that each receives the next one's vector."""
+    return functional.pad(x, (0, 0, 0, 1))[:, :, 1:]
+
+
+@fault(Canon, "mix_projections", "causality")
+def next_projections(self, x):
+    """a convolution that includes the next token's queries, keys and values"""
+    return Canon.mix_projections(self, x + one_later(x))
+
+
+@fault(Canon, "mix_feed_forward", "causality")
+def next_feed_forward_inputs(self, x):
+    """a convolution that includes the next token's input of the feed-forward network"""
+    return Canon.mix_feed_forward(self, x + one_later(x))
+
+
+@fault(Canon, "mix_inner", "causality")
+def next_inner(self, x):
+    """a convolution that includes the next token's vector in the feed-forward network"""
+    return Canon.mix_inner(self, x + one_later(x))
 
 
 @fault(Smear, "mix_embeddings", "causality pad-content")

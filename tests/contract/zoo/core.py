@@ -70,7 +70,7 @@ def fault(description, *places, name, caught_by, found_in="", **config):
 )
 def values_rotated(original, self, x, memory, context, *rest):
     q, k, v, first_values = original(self, x, memory, context, *rest)
-    return q, k, self._rotate(v, context.key_positions, context), first_values
+    return q, k, self._rotate(v, context.key_positions, is_sampled=context.is_sampled), first_values
 
 
 @fault(
@@ -229,6 +229,17 @@ def forgotten_inputs(original, self, x, context, cache):
 
 
 @fault(
+    "earlier vectors of a layer are missing from the cache",
+    MultiHeadAttention,
+    name="_mixed",
+    caught_by=("cached-decoding",),
+    attention="canon",
+)
+def forgotten_vectors(original, self, hook, context, cache, x):
+    return original(self, hook, context, None, x)
+
+
+@fault(
     "a cache although the mask shows the future",
     model_decoding,
     decoding,
@@ -269,6 +280,6 @@ def unmasked_layer(original, self, x, memory, views, *rest, **named):
     own, cross = views
     if self.attention.context.layer:
         own = attention.AttentionContext(
-            own.query_positions, own.key_positions, None, own.sampled_positions
+            own.query_positions, own.key_positions, None, own.is_sampled
         )
     return original(self, x, memory, (own, cross), *rest, **named)

@@ -429,7 +429,7 @@ add(
     """,
 )  # fmt: skip
 add(
-    "option-list", "a list of the options grows with every object", "masked-rows",
+    "option-list", "a list of the options grows with every object", "precision",
     """
     Options = Scales
 

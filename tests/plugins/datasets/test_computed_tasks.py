@@ -144,7 +144,9 @@ def test_several_queries_are_answered_in_their_order(read: Read) -> None:
         assert len(set(queries)) == 3
 
 
-@pytest.mark.parametrize("name", [*TRUTH, "mqar", "induction", "selective-copy"])
+@pytest.mark.parametrize(
+    "name", [*TRUTH, "mqar", "induction", "selective-copy", "depo", "brevo", "mano"]
+)
 def test_examples_are_distinct_and_parts_disjoint(name: str, prepared: Prepare) -> None:
     key = SAME.get(name, str)
     for split in ("iid", "length"):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
-from headtohead.analysis.findings.finding import MAX_NAMED, Sentence, caution, note, titles
+from headtohead.analysis.findings.finding import MAX_NAMED, Sentence, caution, note, of_titles
 from headtohead.analysis.study import Analysis, LooksStatus
 from headtohead.config.labels import listed
 from headtohead.config.labels import text as value_text
+from headtohead.config.phrases import axis_name
 from headtohead.storage.metrics import counted
 
 EQUAL = "{variant} and {trained} are the same by construction; they were trained once."
@@ -32,10 +33,9 @@ def equal_by_construction(analysis: Analysis) -> Iterator[Sentence]:
         yield Sentence(text, (variant.slug,))
 
 
-EDGE = (
-    "The best value of {fields} for {variants} is at the edge of the sweep or beyond; a better one may lie outside. "
-    "Add values to tune."
-)
+EDGE = "The best {fields} {of_variants} may lie outside the sweep, whose best value is at its edge. Add values to tune."
+
+EDGE_LIMIT = "a better {fields} may lie outside the sweep"
 
 
 @caution
@@ -51,11 +51,20 @@ def tuned_at_the_edge(analysis: Analysis) -> Iterator[Sentence]:
             slugs.append(slug)
             fields.update(tuned.at_the_edge)
     if slugs:
-        text = EDGE.format(fields=listed(sorted(fields)), variants=titles(analysis, slugs))
-        yield Sentence(text, tuple(slugs))
+        names = _field_names(fields)
+        text = EDGE.format(fields=names, of_variants=of_titles(analysis, slugs))
+        limit = EDGE_LIMIT.format(fields=names)
+        yield Sentence(text, tuple(slugs), limit)
+
+
+def _field_names(fields: Collection[str]) -> str:
+    """Return what people call tuned fields."""
+    return listed([axis_name(field.split(".")) for field in sorted(fields)])
 
 
 COARSE = "The sweep may have missed the best setting of a variant: {reason}."
+
+COARSE_LIMIT = "the sweep is coarse"
 
 
 @caution
@@ -63,13 +72,15 @@ def coarse_sweep(analysis: Analysis) -> Iterator[Sentence]:
     """Caution if the sweep has too few values."""
     tuning = analysis.frames.record.tuning
     if tuning and tuning.coarse:
-        yield Sentence(COARSE.format(reason=tuning.coarse))
+        yield Sentence(COARSE.format(reason=tuning.coarse), limit=COARSE_LIMIT)
 
 
 ONE_TUNING_SEED = (
-    "Each value of {fields} was tried with one seed, so intervals leave out that other seeds could have chosen other "
-    "values. Set tune_seeds: 2."
+    "Each value of the {fields} was tried with one seed, so intervals leave out that other seeds could have chosen "
+    "other values. Set tune_seeds: 2."
 )
+
+ONE_TUNING_SEED_LIMIT = "a single seed chose the {fields}"
 
 
 @caution
@@ -77,13 +88,17 @@ def tuned_with_one_seed(analysis: Analysis) -> Iterator[Sentence]:
     """Caution if a single seed chose the tuned values."""
     tuning = analysis.frames.record.tuning
     if tuning and tuning.variants and len(tuning.seeds) == 1:
-        yield Sentence(ONE_TUNING_SEED.format(fields=listed(tuning.fields)))
+        fields = _field_names(tuning.fields)
+        limit = ONE_TUNING_SEED_LIMIT.format(fields=fields)
+        yield Sentence(ONE_TUNING_SEED.format(fields=fields), limit=limit)
 
 
 OTHER_LENGTH = (
-    "The values of {fields} were chosen with train.epochs {epochs}, which is not the length of this study; others can "
-    "be better at its length. Leave out tune_epochs."
+    "The values of the {fields} were chosen with train.epochs {epochs}, which is not the length of this study; others "
+    "can be better at its length. Leave out tune_epochs."
 )
+
+OTHER_LENGTH_LIMIT = "the {fields} was tuned at another length"
 
 
 @caution
@@ -91,8 +106,10 @@ def tuned_at_another_length(analysis: Analysis) -> Iterator[Sentence]:
     """Caution if the tuning runs had another length than those that are compared."""
     tuning = analysis.frames.record.tuning
     if tuning and tuning.epochs is not None:
-        text = OTHER_LENGTH.format(fields=listed(tuning.fields), epochs=value_text(tuning.epochs))
-        yield Sentence(text)
+        fields = _field_names(tuning.fields)
+        text = OTHER_LENGTH.format(fields=fields, epochs=value_text(tuning.epochs))
+        limit = OTHER_LENGTH_LIMIT.format(fields=fields)
+        yield Sentence(text, limit=limit)
 
 
 LATE_LOOKS = (
@@ -100,13 +117,15 @@ LATE_LOOKS = (
     "than 5 %."
 )
 
+LATE_LOOKS_LIMIT = "the number of seeds was changed after results existed"
+
 
 @caution
 def late_looks(analysis: Analysis) -> Iterator[Sentence]:
     """Caution if the number of seeds was changed after results existed."""
     record = analysis.frames.record.looks
     if record is not None and analysis.late_looks:
-        yield Sentence(LATE_LOOKS.format(date=record.since[:10]))
+        yield Sentence(LATE_LOOKS.format(date=record.since[:10]), limit=LATE_LOOKS_LIMIT)
 
 
 PITFALLS = "Pitfalls in {affected} of {variants} variants: {pitfalls}."
@@ -114,7 +133,10 @@ PITFALLS = "Pitfalls in {affected} of {variants} variants: {pitfalls}."
 
 @caution
 def pitfalls(analysis: Analysis) -> Iterator[Sentence]:
-    """Name the pitfalls of all variants, each once, and the number of variants that have one; in one sentence."""
+    """State how many variants have a pitfall, and name the different pitfalls, in one sentence.
+
+    The first `MAX_NAMED` are named, and the number of several others.
+    """
     by_slug = analysis.frames.by_slug
     affected = [variant for variant in by_slug.values() if variant.pitfalls]
     if not affected:
@@ -136,10 +158,10 @@ LOOKS = (
 
 @note
 def stated_looks(analysis: Analysis) -> Iterator[Sentence]:
-    """State the looks of a study with sequential seeds, and what the last one decided; nothing for other studies.
+    """State the looks of a study with sequential seeds, and the state of the current one; nothing for others.
 
     Raises:
-        HeadToHeadError: As `Analysis`.
+        HeadToHeadError: If the stored values per example of a run are damaged.
     """
     status = analysis.looks
     if status is None:
@@ -147,7 +169,7 @@ def stated_looks(analysis: Analysis) -> Iterator[Sentence]:
     planned = list(map(str, status.looks.seeds))
     text = LOOKS.format(
         planned=listed(planned),
-        level=100 * (1 - status.level),
+        level=100 * (1 - status.alpha_per_look),
         taken=len(status.taken),
         looks=len(planned),
         outcome=_outcome(status),
@@ -185,8 +207,8 @@ def _outcome(status: LooksStatus) -> str:
     undecided = counted(len(status.undecided), "contrast")
     if not status.complete:
         return NO_RESULT
-    if status.next is not None:
-        return NEXT.format(contrasts=undecided, seeds=status.next)
+    if status.next_seeds is not None:  # None unless contrasts are undecided
+        return NEXT.format(contrasts=undecided, seeds=status.next_seeds)
     if status.undecided:
         return LAST.format(contrasts=undecided, seeds=status.seeds)
     if status.untested:

@@ -4,7 +4,8 @@ A rule is a function of an `Analysis` that yields a `Sentence` for everything it
 sentence is a template with named slots beside it. `warning`, `caution` and `note` make a rule of the function, with
 the function's name and a severity; ``rules.RULES`` lists the rules in the order of their findings.
 
-A rule may raise the errors of `Analysis`. A generator raises them when its sentences are read, not when it is called.
+A rule raises a `HeadToHeadError` if a file of the study that it reads is damaged: when its sentences are read, since it
+is a generator, not when it is called.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from headtohead.analysis.study import Analysis
+from headtohead.config.clauses import capitalised, of_phrases
 from headtohead.config.labels import listed
 
 MAX_NAMED = 3
@@ -31,20 +33,23 @@ class Finding:
         rule: The name of the rule.
         severity: ``warning``, ``caution`` or ``note``.
         variants: The slugs of the variants that it is about; empty if it is about the study.
-        text: The sentence.
+        text: The sentence, with a capital first letter.
+        limit: What limits the answer, as a clause of a few words; empty if the answer does not depend on it.
     """
 
     rule: str
     severity: Severity
     variants: tuple[str, ...]
     text: str
+    limit: str = ""
 
 
 class Sentence(NamedTuple):
-    """What a rule found: a filled template, and the slugs of the variants that it is about."""
+    """What a rule found: a filled template, the slugs of the variants that it is about, and `Finding.limit`."""
 
     text: str
     variants: tuple[str, ...] = ()
+    limit: str = ""
 
 
 Check = Callable[[Analysis], Iterable[Sentence]]
@@ -60,10 +65,12 @@ class Rule:
 
     def findings(self, analysis: Analysis) -> list[Finding]:
         """Return the findings of this rule in a study."""
-        return [
-            Finding(self.name, self.severity, sentence.variants, sentence.text)
-            for sentence in self.check(analysis)
-        ]
+        findings = []
+        for sentence in self.check(analysis):
+            text = capitalised(sentence.text)
+            found = Finding(self.name, self.severity, sentence.variants, text, sentence.limit)
+            findings.append(found)
+        return findings
 
 
 def warning(check: Check) -> Rule:
@@ -82,5 +89,10 @@ def note(check: Check) -> Rule:
 
 
 def titles(analysis: Analysis, slugs: Sequence[str]) -> str:
-    """Return the titles of variants as in a sentence, at most ``MAX_NAMED`` and the number of the others."""
+    """Return the titles of variants as in a sentence: the first ``MAX_NAMED``, and the number of several others."""
     return listed([analysis.frames.by_slug[slug].title for slug in slugs], most=MAX_NAMED)
+
+
+def of_titles(analysis: Analysis, slugs: Sequence[str]) -> str:
+    """Return `titles` as they follow a noun: ``of rotary``, ``without positions``."""
+    return of_phrases([analysis.frames.by_slug[slug].title for slug in slugs], most=MAX_NAMED)

@@ -11,6 +11,7 @@ from headtohead.storage import states
 from headtohead.storage.metrics import counted
 
 STALE = "STALE: {plugin} changed between runs of this experiment."
+STALE_LIMIT = "{plugin} changed between runs"
 
 
 @warning
@@ -23,7 +24,7 @@ def changed_plugins(analysis: Analysis) -> Iterator[Sentence]:
                 hashes.setdefault(label, set()).add(sha256)
     for label in sorted(hashes):
         if len(hashes[label]) > 1:
-            yield Sentence(STALE.format(plugin=label))
+            yield Sentence(STALE.format(plugin=label), limit=STALE_LIMIT.format(plugin=label))
 
 
 FAILED = "Of {runs} runs, {states}; see Runs."
@@ -31,7 +32,7 @@ FAILED = "Of {runs} runs, {states}; see Runs."
 
 @note
 def failed_runs(analysis: Analysis) -> Iterator[Sentence]:
-    """Count the runs that ended without a result, by state."""
+    """Count the runs that ended without being DONE, by state: diverged, failed, out of memory, timed out or killed."""
     by_state = analysis.frames.runs["state"].value_counts()
     counts = []
     for state in sorted(states.ABNORMAL - {states.INTERRUPTED}):

@@ -12,14 +12,15 @@ from headtohead.analysis.findings.finding import (
     Sentence,
     caution,
     note,
+    of_titles,
     titles,
     warning,
 )
 from headtohead.analysis.reference_points import ReferenceComparison
-from headtohead.analysis.scores import same_data_set, score_mismatch
+from headtohead.analysis.scores import same_data_set, score_mismatch, worst_score
 from headtohead.analysis.study import Analysis
 from headtohead.config.labels import listed
-from headtohead.storage.metrics import higher_is_better, readable, show, span
+from headtohead.storage.metrics import counted, higher_is_better, readable, show
 from headtohead_judge.collapse import SENSITIVITY
 from headtohead_judge.copies import Curve, Run, copy_warnings
 
@@ -31,12 +32,15 @@ CHANGE_VOCABULARY = (
 )
 
 
+NO_SCORE_LIMIT = "no run scores"
+
+
 @warning
 def no_score(analysis: Analysis) -> Iterator[Sentence]:
-    """Warn if every run has the worst possible score.
+    """Warn if every run with a score has the worst possible one; nothing without scores.
 
     Raises:
-        HeadToHeadError: As `Analysis`.
+        HeadToHeadError: If the file of the reference points is damaged.
     """
     frames, metric = analysis.frames, analysis.metric
     worst = worst_score(metric)
@@ -45,23 +49,25 @@ def no_score(analysis: Analysis) -> Iterator[Sentence]:
         text = NO_SCORE.format(
             metric=readable(metric), worst=show(worst, metric), remedy=_remedy(analysis)
         )
-        yield Sentence(text)
+        yield Sentence(text, limit=NO_SCORE_LIMIT)
 
 
 WIDE_MARGIN = (
     "The margin, {margin}, is wider than the distance of every score from the worst possible {metric} (best mean "
-    "{best}), so equivalence shows nothing. {remedy}"
+    "{best}), so no verdict uses the margin. {remedy}"
 )
+
+WIDE_MARGIN_LIMIT = "the margin is wider than the scores"
 
 
 @warning
 def wide_margin(analysis: Analysis) -> Iterator[Sentence]:
-    """Warn if the means of all ranked variants are within the margin of the worst possible score.
+    """Warn if the means of all ranked variants are closer to the worst possible score than the margin.
 
     Nothing without a margin of the primary metric, without a mean, or for a metric without a worst score.
 
     Raises:
-        HeadToHeadError: As `Analysis`.
+        HeadToHeadError: If the file of the reference points is damaged.
     """
     metric = analysis.metric
     worst = worst_score(metric)
@@ -71,7 +77,7 @@ def wide_margin(analysis: Analysis) -> Iterator[Sentence]:
     if margin is None or not finite or not math.isfinite(worst):
         return
     best = max(finite) if higher_is_better(metric) else min(finite)
-    if abs(best - worst) > margin.value:
+    if abs(best - worst) >= margin.value:
         return
     text = WIDE_MARGIN.format(
         margin=show(margin.value, metric, like=margin.value),
@@ -79,17 +85,7 @@ def wide_margin(analysis: Analysis) -> Iterator[Sentence]:
         best=show(best, metric),
         remedy=_remedy(analysis),
     )
-    yield Sentence(text)
-
-
-def worst_score(metric: str) -> float:
-    """Return the worst possible value of a metric; infinite without a bound.
-
-    Raises:
-        HeadToHeadError: If no registered dataset declares the metric.
-    """
-    least, largest = span(metric)
-    return least if higher_is_better(metric) else largest
+    yield Sentence(text, limit=WIDE_MARGIN_LIMIT)
 
 
 def _remedy(analysis: Analysis) -> str:
@@ -107,17 +103,23 @@ COLLAPSED = (
     "simulations, {sensitivity}."
 )
 
+COLLAPSED_LIMIT = "{runs} collapsed and left out"
+
 
 @warning
 def collapsed_runs(analysis: Analysis) -> Iterator[Sentence]:
     """Warn if runs collapsed."""
     runs = []
     for slug, seeds in analysis.collapsed.items():
-        runs.append(f"{len(seeds)} of {analysis.frames.by_slug[slug].title}")
+        runs.append(f"{len(seeds)} {of_titles(analysis, [slug])}")
     if runs:
-        yield Sentence(
-            COLLAPSED.format(runs=listed(runs), sensitivity=SENSITIVITY), tuple(analysis.collapsed)
-        )
+        text = COLLAPSED.format(runs=listed(runs), sensitivity=SENSITIVITY)
+        number = sum(len(seeds) for seeds in analysis.collapsed.values())
+        limit = COLLAPSED_LIMIT.format(runs=counted(number, "run"))
+        yield Sentence(text, tuple(analysis.collapsed), limit)
+
+
+COPIED_LIMIT = "runs can be copies of each other"
 
 
 @warning
@@ -144,8 +146,7 @@ def copied_runs(analysis: Analysis) -> Iterator[Sentence]:
         is_paired=True,
     )
     for text in warnings:
-        capitalised = text[0].upper() + text[1:]
-        yield Sentence(f"{capitalised}.")
+        yield Sentence(f"{text}.", limit=COPIED_LIMIT)
 
 
 def _loss_curves(analysis: Analysis, names: dict[str, str]) -> dict[Run, Curve]:
@@ -170,6 +171,8 @@ def _loss_curves(analysis: Analysis, names: dict[str, str]) -> dict[Run, Curve]:
 
 SUSPECT = "Suspect: above the bag-of-words upper bound of {bound:.3f} for order-invariant encoders: {variants}."
 
+SUSPECT_LIMIT = "a score is above the upper bound"
+
 
 @warning
 def above_upper_bound(analysis: Analysis) -> Iterator[Sentence]:
@@ -178,12 +181,16 @@ def above_upper_bound(analysis: Analysis) -> Iterator[Sentence]:
     suspect = tuple(slug for slug, verdict in verdicts.items() if "suspect" in verdict)
     if suspect:
         variants = titles(analysis, suspect)
-        yield Sentence(SUSPECT.format(bound=analysis.upper_bound, variants=variants), suspect)
+        text = SUSPECT.format(bound=analysis.upper_bound, variants=variants)
+        yield Sentence(text, suspect, SUSPECT_LIMIT)
 
 
 BELOW_REFERENCE = (
     "Not better than {reference} ({score} {metric}): {variants}; the best of them has {best}."
 )
+BELOW_LIMIT = "{who} not better than {reference}"
+ALL = "the models are"
+SOME = "some models are"
 SHARE = "{below} of {compared} variants"
 
 
@@ -192,7 +199,7 @@ def below_nearest_neighbour(analysis: Analysis) -> Iterator[Sentence]:
     """Name the variants that do not beat the target of the most similar training sentence.
 
     Raises:
-        HeadToHeadError: As `Analysis`.
+        HeadToHeadError: If the file of the reference points is damaged.
     """
     yield from _below(analysis, "nearest_neighbour", "nearest-neighbour retrieval")
 
@@ -202,7 +209,7 @@ def below_most_frequent_target(analysis: Analysis) -> Iterator[Sentence]:
     """Name the variants that do not beat the most frequent target of the training data.
 
     Raises:
-        HeadToHeadError: As `Analysis`.
+        HeadToHeadError: If the file of the reference points is damaged.
     """
     yield from _below(analysis, "majority", "the most frequent target")
 
@@ -219,7 +226,7 @@ def _below(analysis: Analysis, point: str, name: str) -> Iterator[Sentence]:
         name: Its name in the sentence.
 
     Raises:
-        HeadToHeadError: As `Analysis`.
+        HeadToHeadError: If the file of the reference points is damaged.
     """
     compared = analysis.reference_comparisons(point)
     below = [comparison for comparison in compared if not comparison.beaten]
@@ -238,7 +245,8 @@ def _below(analysis: Analysis, point: str, name: str) -> Iterator[Sentence]:
         variants=variants,
         best=show(best.score, best.metric),
     )
-    yield Sentence(text, slugs)
+    limit = BELOW_LIMIT.format(who=ALL if len(below) == len(compared) else SOME, reference=name)
+    yield Sentence(text, slugs, limit)
 
 
 def _references(compared: list[ReferenceComparison]) -> str:
@@ -264,9 +272,6 @@ def below_bigram(analysis: Analysis) -> Iterator[Sentence]:
     """Name the ranked variants whose test loss is not below that of a bigram model; nothing without this loss.
 
     Variants whose losses are not comparable with the baseline's, or that have no test loss, are not named.
-
-    Raises:
-        HeadToHeadError: As `Analysis`.
     """
     frames = analysis.frames
     losses = frames.record.data.get("losses_without_model", {})
@@ -280,7 +285,9 @@ def below_bigram(analysis: Analysis) -> Iterator[Sentence]:
     if slugs:
         variants = titles(analysis, slugs)
         text = BELOW_BIGRAM.format(bigram=losses["bigram"], variants=variants)
-        yield Sentence(text, tuple(slugs))
+        who = ALL if len(slugs) == len(analysis.ranked) else SOME
+        limit = BELOW_LIMIT.format(who=who, reference="a bigram model")
+        yield Sentence(text, tuple(slugs), limit)
 
 
 SPREAD = "{name} has a mean {metric} of {mean}, with a standard deviation of {sd} over seeds"
@@ -292,10 +299,7 @@ def spread(analysis: Analysis) -> Iterator[Sentence]:
     """State the baseline's mean and deviation, and the deviation pooled over the ranked variants of its data set.
 
     Collapsed runs do not count. Nothing with fewer than two scores of the baseline; no pooled deviation in a study of
-    one variant, or if no variant of the data set is ranked.
-
-    Raises:
-        HeadToHeadError: As `Analysis`.
+    one variant, or if no ranked variant of the data set has two scores.
     """
     frames, metric, sd = analysis.frames, analysis.metric, analysis.baseline_sd
     if math.isnan(sd):
@@ -331,7 +335,7 @@ def pooled_text(scope: str, metric: str, sd: float) -> str:
 
 
 VARIABLE = (
-    "The scores of {variants} vary {ratios} times as much over seeds as those of the others. Contrasts of such a "
+    "The scores {of_variants} vary {ratios} times as much over seeds as those of the others. Contrasts of such a "
     "variant have the variance of their own differences; the others share a variance."
 )
 
@@ -340,14 +344,16 @@ VARIABLE = (
 def larger_variance(analysis: Analysis) -> Iterator[Sentence]:
     """Name the variants with a larger variance over seeds, whose contrasts do not share a variance.
 
+    The ratio is that of their standard deviation to that of the others of their data set.
+
     Raises:
-        HeadToHeadError: As `Analysis`.
+        HeadToHeadError: If the stored values per example of a run are damaged.
     """
-    slugs = tuple(analysis.variable)
+    slugs = tuple(analysis.sd_ratios)
     if slugs:
-        ratios = [f"{ratio:.1f}" for ratio in analysis.variable.values()]
+        ratios = [f"{ratio:.1f}" for ratio in analysis.sd_ratios.values()]
         text = VARIABLE.format(
-            variants=titles(analysis, slugs), ratios=listed(ratios, most=MAX_NAMED)
+            of_variants=of_titles(analysis, slugs), ratios=listed(ratios, most=MAX_NAMED)
         )
         yield Sentence(text, slugs)
 
@@ -363,10 +369,12 @@ SEED_EFFECTS = (
 
 @note
 def seed_effects_differ(analysis: Analysis) -> Iterator[Sentence]:
-    """State that the differences vary more over seeds than the residuals of the variants.
+    """State that the variance of the differences is more than `MAX_RATIO` times the residual variance of the variants.
+
+    The ratio is the largest of the families that judge a main contrast.
 
     Raises:
-        HeadToHeadError: As `Analysis`.
+        HeadToHeadError: If the stored values per example of a run are damaged.
     """
     families = {contrast.judged_as for contrast in analysis.main_contrasts if contrast.judged_as}
     ratios = [analysis.families.variance_ratio(family) for family in families]

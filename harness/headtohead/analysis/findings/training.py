@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator
 
 from headtohead.analysis.convergence import LOSS, Convergence, StepGap
-from headtohead.analysis.findings.finding import Sentence, caution, note, titles
+from headtohead.analysis.findings.finding import Sentence, caution, note, of_titles
 from headtohead.analysis.scores import same_data_set
 from headtohead.analysis.study import Analysis
-from headtohead.analysis.wording import contrast_name
+from headtohead.config.clauses import capitalised
 from headtohead.storage.experiment import VariantRecord
 from headtohead.storage.metrics import show
 
@@ -18,12 +18,15 @@ TRAIN_SECONDS = "system/train_seconds"
 LEARNING = (
     "Still learning: the validation loss fell by {percent} % over the last fifth of the steps"
 )
-LEARNING_OF = "Still learning: the validation loss of {variants} fell by {percent} % over the last fifth of the steps"
+LEARNING_OF = "Still learning: the validation loss {of_variants} fell by {percent} % over the last fifth of the steps"
 DECAY = ", while the learning rate decayed ({schedules})"
 GAP = (
     " {contrast}: validation loss {difference}; at its pace over the last fifth of the steps, the baseline "
     "({baseline}) needs {steps} to improve by as much."
 )
+
+LEARNING_LIMIT = "the validation loss still falls"
+LEARNING_LIMIT_OF = "the validation loss of some variants still falls"
 
 
 @caution
@@ -36,26 +39,27 @@ def still_learning(analysis: Analysis) -> Iterator[Sentence]:
     named if all of them lower the learning rate.
 
     Raises:
-        HeadToHeadError: As `Analysis`.
+        HeadToHeadError: If the stored values per example of a run are damaged.
     """
     training = analysis.convergence
     slugs = training.still_learning
     if not slugs:
         return
-    template = LEARNING if len(slugs) == len(training.trends) else LEARNING_OF
-    text = template.format(variants=titles(analysis, slugs), percent=_falls(training))
+    is_all = len(slugs) == len(training.trends)
+    template = LEARNING if is_all else LEARNING_OF
+    text = template.format(of_variants=of_titles(analysis, slugs), percent=_falls(training))
     if len(training.decaying) == len(training.schedules):
         text += DECAY.format(schedules=", ".join(training.decaying))
     text += "."
     gap = training.smallest_gap
     if gap:
         text += GAP.format(
-            contrast=contrast_name(analysis, gap.contrast),
+            contrast=capitalised(gap.contrast.name),
             difference=show(gap.difference, LOSS, signed=True),
             baseline=analysis.frames.by_slug[analysis.frames.baseline].title,
             steps=gap_steps(gap, training),
         )
-    yield Sentence(text, slugs)
+    yield Sentence(text, slugs, LEARNING_LIMIT if is_all else LEARNING_LIMIT_OF)
 
 
 def _falls(training: Convergence) -> str:
@@ -69,7 +73,7 @@ def _falls(training: Convergence) -> str:
 
 
 def gap_steps(gap: StepGap, training: Convergence) -> str:
-    """Return the steps of a gap with two significant digits, at most those of the baseline."""
+    """Return the steps of a gap with two significant digits, at most the steps of the baseline."""
     if gap.steps > training.baseline_steps:
         return f"more than {training.baseline_steps:,} steps"
     if gap.steps < 0.5:
@@ -84,13 +88,15 @@ STEPS_OF = "{title}, {steps:,} steps, {flops} of its FLOPs{seconds}"
 SECONDS = ", {seconds} s"
 SECONDS_OF = ", {seconds} s, {share} of its seconds"
 
+OTHER_STEPS_LIMIT = "the numbers of steps differ"
+
 
 @caution
 def other_steps(analysis: Analysis) -> Iterator[Sentence]:
-    """State the trained steps, FLOPs and seconds of variants with other steps than the baseline on the same data.
+    """State the planned steps, FLOPs and seconds of variants with other steps than the baseline on its data set.
 
-    The FLOPs are those of equal numbers of tokens in a step. Seconds are those of the stack of a run, and left out if
-    they were not measured.
+    A variant that equals another one is left out. The FLOPs are shares of the baseline's, for equal numbers of tokens
+    in a step. Seconds are those of the stack in which a run was trained, and left out if they were not measured.
     """
     frames = analysis.frames
     baseline = frames.by_slug[frames.baseline]
@@ -108,11 +114,14 @@ def other_steps(analysis: Analysis) -> Iterator[Sentence]:
             seconds=SECONDS.format(seconds=_seconds(seconds)) if seconds > 0 else "",
             variants="; ".join(clauses),
         )
-        yield Sentence(text, tuple(slugs))
+        yield Sentence(text, tuple(slugs), OTHER_STEPS_LIMIT)
 
 
 def _steps_text(analysis: Analysis, variant: VariantRecord, baseline: VariantRecord) -> str:
-    """Return steps, FLOPs and seconds of a variant, the last two also as shares of the baseline's."""
+    """Return a variant's title and steps, its FLOPs as a share of the baseline's, and its seconds with their share.
+
+    The seconds are left out unless they were measured for both.
+    """
     flops = variant.steps * variant.counts.flops_per_token
     flops_of_baseline = baseline.steps * baseline.counts.flops_per_token
     seconds = analysis.frames.summary(variant.slug, TRAIN_SECONDS).mean
@@ -140,7 +149,7 @@ ENDED = (
 )
 ENDED_OF = (
     "The schedule ended after {passes} passes over the training data. A learning rate that decays ({schedules}) "
-    "flattens the validation loss of {variants}; longer training may lower it further."
+    "flattens the validation loss {of_variants}; longer training may lower it further."
 )
 ABOVE_UNIGRAM = (
     " The baseline's test loss, {loss}, is not lower than that of a unigram model ({unigram})."
@@ -151,31 +160,33 @@ ABOVE_BIGRAM = (
 )
 BELOW_BIGRAM = " The baseline's test loss, {loss}, is lower than that of a bigram model ({bigram})."
 
+ENDED_LIMIT = "training was short"
+
 
 @caution
 def schedule_ended_early(analysis: Analysis) -> Iterator[Sentence]:
     """Caution if a schedule ended before a pass over the data, or with a baseline not better than a bigram model.
 
     Raises:
-        HeadToHeadError: As `Analysis`.
+        HeadToHeadError: If the stored values per example of a run are damaged.
     """
     if analysis.convergence.ended and _trained_little(analysis):
-        yield _ended(analysis)
+        yield _ended(analysis)._replace(limit=ENDED_LIMIT)
 
 
 @note
 def schedule_ended(analysis: Analysis) -> Iterator[Sentence]:
-    """State how far the variants trained whose loss was flat when the schedule ended.
+    """State how long the variants with a flat loss at the end of the schedule trained.
 
     Raises:
-        HeadToHeadError: As `Analysis`.
+        HeadToHeadError: If the stored values per example of a run are damaged.
     """
     if analysis.convergence.ended and not _trained_little(analysis):
         yield _ended(analysis)
 
 
 def _trained_little(analysis: Analysis) -> bool:
-    """Return whether a variant whose schedule ended had less than a pass over its data, or unknown passes.
+    """Return whether a variant with an ended schedule had less than a pass over its data, or unknown passes.
 
     Also whether the baseline's test loss is not below that of a bigram model, if both are there.
     """
@@ -187,11 +198,12 @@ def _trained_little(analysis: Analysis) -> bool:
 
 
 def _ended(analysis: Analysis) -> Sentence:
-    """Return the sentence on the variants whose loss was flat when their schedule ended.
+    """Return the sentence on the variants with a flat loss at the end of their schedule.
 
     Variants are not named if these are all.
 
     Raises:
+        HeadToHeadError: If the stored values per example of a run are damaged.
         ValueError: If there is no such variant.
     """
     training = analysis.convergence
@@ -205,7 +217,7 @@ def _ended(analysis: Analysis) -> Sentence:
     text = template.format(
         passes=passes_text,
         schedules=", ".join(training.decaying),
-        variants=titles(analysis, slugs),
+        of_variants=of_titles(analysis, slugs),
     )
     return Sentence(text + _against_tables(analysis), slugs)
 

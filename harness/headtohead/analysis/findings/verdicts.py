@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.findings.finding import MAX_NAMED, Sentence, caution, note
+from headtohead.analysis.findings.scores import wide_margin
+from headtohead.analysis.sentences import sentence
 from headtohead.analysis.study import Analysis
-from headtohead.analysis.wording import contrast_name, interval_text
+from headtohead.config.clauses import of_phrases
 from headtohead.config.labels import listed
-from headtohead.storage.metrics import as_ratio, readable, show
+from headtohead.storage.metrics import as_ratio, counted, readable, show, span
+from headtohead_judge.power import detectable_difference
+from headtohead_judge.verdicts import NOT_SHOWN
 
 NO_ROOM = (
     "{side} is {distance} from the best possible {metric}, less than the margin of {margin}, and the difference could "
     "be larger on a harder task, so {consequence}. {remedy}"
 )
+NO_ROOM_LIMIT = "{side} is closer to the best possible {metric} than the margin"
 BASELINE_SIDE = "The baseline"
 ANY_SIDE = "The right side of a contrast"
 UNUSED = "no verdict uses the margin"
@@ -28,30 +34,25 @@ RATIO_OR_HARDER_TASK = (
 
 @caution
 def no_room(analysis: Analysis) -> Iterator[Sentence]:
-    """Name the main contrasts whose right side is closer to the best possible score than the margin.
+    """State which main contrasts have a right side that is closer to the best possible score than the margin.
 
-    A sentence per metric. None for metrics without a margin or without a bound, and for right sides without a score.
+    There is a sentence for each metric with such a contrast; if these are all contrasts of the metric, they are not
+    named. Metrics without a margin or without a bound have no sentence, and right sides without a score do not count.
 
     Raises:
-        HeadToHeadError: If no registered dataset declares a metric with a margin.
+        HeadToHeadError: If the stored values per example of a run are damaged.
     """
-    by_metric: dict[str, list[ContrastResult]] = {}
-    for contrast in analysis.main_contrasts:
-        by_metric.setdefault(contrast.metric, []).append(contrast)
-    for metric, contrasts in by_metric.items():
-        margin = analysis.frames.record.margins.get(metric)
-        if margin is None:
-            continue
+    for metric, margin, contrasts in _with_margin(analysis):
         without_room = []
         rooms = []
         for contrast in contrasts:
             room = analysis.room(metric, contrast.references)
             rooms.append(room)
-            if margin.value > room:
+            if margin > room:
                 without_room.append(contrast)
         if not without_room:
             continue
-        names = [contrast_name(analysis, contrast) for contrast in without_room]
+        names = [contrast.name for contrast in without_room]
         consequence = UNUSED_FOR.format(contrasts=listed(names, most=MAX_NAMED))
         if len(without_room) == len(contrasts):
             consequence = UNUSED
@@ -59,15 +60,59 @@ def no_room(analysis: Analysis) -> Iterator[Sentence]:
         remedy = HARDER_TASK
         if ratio:
             remedy = RATIO_OR_HARDER_TASK.format(ratio=ratio)
+        side = _common_side(analysis, without_room)
         text = NO_ROOM.format(
-            side=_common_side(analysis, without_room),
-            distance=show(min(rooms), metric, like=margin.value),
+            side=side,
+            distance=show(min(rooms), metric, like=margin),
             metric=readable(metric),
-            margin=show(margin.value, metric, like=margin.value),
+            margin=show(margin, metric, like=margin),
             consequence=consequence,
             remedy=remedy,
         )
-        yield Sentence(text)
+        limit = NO_ROOM_LIMIT.format(side=side[0].lower() + side[1:], metric=readable(metric))
+        yield Sentence(text, limit=limit)
+
+
+LOW = (
+    "Both sides are closer to the worst possible {metric} than the margin of {margin}, so {consequence}. To use it, "
+    "train longer or make the task easier."
+)
+LOW_LIMIT = "some scores are closer to the worst possible one than the margin"
+
+
+@caution
+def low_scores(analysis: Analysis) -> Iterator[Sentence]:
+    """State which main contrasts have both sides closer to the worst possible score than the margin.
+
+    Nothing on a metric in which all variants are, of which `wide_margin` warns.
+
+    Raises:
+        HeadToHeadError: If the stored values per example of a run are damaged.
+    """
+    for metric, margin, contrasts in _with_margin(analysis):
+        low = []
+        for contrast in contrasts:
+            if margin > analysis.height(metric, (contrast.references, contrast.others)):
+                low.append(contrast.name)
+        is_of_all = metric == analysis.metric and any(wide_margin.check(analysis))
+        if low and not is_of_all:
+            text = LOW.format(
+                metric=readable(metric),
+                margin=show(margin, metric, like=margin),
+                consequence=UNUSED_FOR.format(contrasts=listed(low, most=MAX_NAMED)),
+            )
+            yield Sentence(text, limit=LOW_LIMIT)
+
+
+def _with_margin(analysis: Analysis) -> Iterator[tuple[str, float, list[ContrastResult]]]:
+    """Yield each metric that has a margin, the margin, and the main contrasts in this metric."""
+    by_metric: dict[str, list[ContrastResult]] = {}
+    for contrast in analysis.main_contrasts:
+        by_metric.setdefault(contrast.metric, []).append(contrast)
+    for metric, contrasts in by_metric.items():
+        margin = analysis.frames.record.margins.get(metric)
+        if margin is not None:
+            yield metric, margin.value, contrasts
 
 
 def _common_side(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> str:
@@ -81,20 +126,25 @@ NO_CONTROL = (
     "variant that is known to be worse."
 )
 
+NO_CONTROL_LIMIT = "no difference that can exceed the margin was detected, so the test is untried"
+
 
 @caution
 def no_positive_control(analysis: Analysis) -> Iterator[Sentence]:
-    """Caution if a study found differences within the margin, and none that can exceed it.
+    """Caution if a main contrast is within the margin or its expected size, and so is every detected contrast.
+
+    The detected contrasts are those of the main ones and of the variants with the baseline. A detected difference
+    whose interval only reaches beyond the margin is enough to prevent the caution.
 
     Raises:
-        HeadToHeadError: As `Analysis`.
+        HeadToHeadError: If the stored values per example of a run are damaged.
     """
     if not any(map(_is_within, analysis.main_contrasts)):
         return
     tested = [*analysis.main_contrasts, *analysis.families.variants.contrasts]
     has_control = any(contrast.detected and not _is_within(contrast) for contrast in tested)
     if not has_control:
-        yield Sentence(NO_CONTROL)
+        yield Sentence(NO_CONTROL, limit=NO_CONTROL_LIMIT)
 
 
 def _is_within(contrast: ContrastResult) -> bool:
@@ -103,30 +153,11 @@ def _is_within(contrast: ContrastResult) -> bool:
     return contrast.is_within_margin or is_as_expected
 
 
-ARROWS = (
-    "“In {start}”: all other settings are those before the arrows; “in {end}”: those after them."
-)
-
-
-@note
-def arrows(analysis: Analysis) -> Iterator[Sentence]:
-    """Explain the names of the changes between two configurations.
-
-    Raises:
-        HeadToHeadError: As `Analysis`.
-    """
-    if analysis.families.added.contrasts:
-        (total,) = analysis.families.variants.contrasts
-        by_slug = analysis.frames.by_slug
-        start, end = by_slug[total.against].title, by_slug[total.variant].title
-        yield Sentence(ARROWS.format(start=start, end=end))
-
-
 OTHER_TESTS = (
     "Paired t-tests with the variance of each contrast alone, corrected alike, {verdicts}."
 )
-NOT_BY_PAIRED_TEST = "do not show {contrasts}"
-BY_PAIRED_TEST = "show a difference of {contrasts}"
+NOT_BY_PAIRED_TEST = "do not show a difference {of_contrasts}"
+BY_PAIRED_TEST = "show a difference {of_contrasts}"
 
 
 @note
@@ -134,25 +165,23 @@ def paired_tests_differ(analysis: Analysis) -> Iterator[Sentence]:
     """Name the main contrasts for which the paired t-test disagrees on whether there is a difference.
 
     Raises:
-        HeadToHeadError: As `Analysis`.
+        HeadToHeadError: If the stored values per example of a run are damaged.
     """
     not_shown: list[str] = []
     shown: list[str] = []
     for contrast in analysis.main_contrasts:
         if contrast.is_unlike_paired_test:
             names = not_shown if contrast.detected else shown
-            names.append(contrast_name(analysis, contrast))
+            names.append(contrast.name)
     verdicts = []
     if not_shown:
-        contrasts = listed(not_shown, most=MAX_NAMED)
-        verdicts.append(NOT_BY_PAIRED_TEST.format(contrasts=contrasts))
+        of_contrasts = of_phrases(not_shown, most=MAX_NAMED)
+        verdicts.append(NOT_BY_PAIRED_TEST.format(of_contrasts=of_contrasts))
     if shown:
-        verdicts.append(BY_PAIRED_TEST.format(contrasts=listed(shown, most=MAX_NAMED)))
+        of_contrasts = of_phrases(shown, most=MAX_NAMED)
+        verdicts.append(BY_PAIRED_TEST.format(of_contrasts=of_contrasts))
     if verdicts:
         yield Sentence(OTHER_TESTS.format(verdicts=" and ".join(verdicts)))
-
-
-INTERACTION = "Interaction, {name}: {difference} ({interval}), {verdict}."
 
 
 @note
@@ -162,7 +191,7 @@ def few_interactions(analysis: Analysis) -> Iterator[Sentence]:
     Nothing if the study has more than MAX_NAMED interactions.
 
     Raises:
-        HeadToHeadError: As `Analysis`.
+        HeadToHeadError: If the stored values per example of a run are damaged.
     """
     interactions = analysis.families.interactions.contrasts
     is_declared = all(contrast.family == "declared" for contrast in analysis.main_contrasts)
@@ -171,13 +200,7 @@ def few_interactions(analysis: Analysis) -> Iterator[Sentence]:
     for contrast in interactions:
         if contrast.paired is None:
             continue
-        text = INTERACTION.format(
-            name=contrast.name,
-            difference=contrast.difference_text,
-            interval=interval_text(contrast) or "no interval",
-            verdict=contrast.verdict,
-        )
-        yield Sentence(text)
+        yield Sentence(sentence(analysis, contrast))
 
 
 MARGIN = (
@@ -203,3 +226,39 @@ def stated_margin(analysis: Analysis) -> Iterator[Sentence]:
         date=margin.since[:10],
     )
     yield Sentence(text)
+
+
+DETECTABLE = "With {seeds}, a difference of {difference} would be shown in 80 % of studies."
+TOO_FEW_SEEDS = "{seeds} are too few: even the largest possible difference may not be shown."
+
+
+@note
+def detectable(analysis: Analysis) -> Iterator[Sentence]:
+    """State the difference that would be shown in 80 % of studies, the largest of the main contrasts.
+
+    Only contrasts with the verdict *no difference shown* count, unlike equivalent ones and those without a verdict. If
+    the difference is at least the range of the metric, the seeds are too few. There is no sentence without a finite
+    difference, or if the main contrasts have several metrics.
+
+    Raises:
+        HeadToHeadError: If the stored values per example of a run are damaged.
+    """
+    contrasts = analysis.main_contrasts
+    if len({contrast.metric for contrast in contrasts}) != 1:
+        return
+    metric = contrasts[0].metric
+    effects: list[tuple[float, int]] = []
+    for contrast in contrasts:
+        if contrast.direction == NOT_SHOWN and contrast.paired is not None:
+            effect = detectable_difference(contrast.paired, contrast.level)
+            if math.isfinite(effect):
+                effects.append((effect, len(contrast.seeds)))
+    if not effects:
+        return
+    largest, number = max(effects)
+    seeds = counted(number, "seed")
+    low, high = span(metric)
+    if largest < high - low:
+        yield Sentence(DETECTABLE.format(seeds=seeds, difference=show(largest, metric)))
+    else:
+        yield Sentence(TOO_FEW_SEEDS.format(seeds=seeds))

@@ -1,1 +1,1 @@
-"""How the values of tuned fields are chosen: settings, sweep, widening, curve and choice."""
+"""The choice of tuned values: settings, sweep, widening and curve."""

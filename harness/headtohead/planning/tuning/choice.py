@@ -72,7 +72,7 @@ class Choices:
         return sides
 
     def where(self, is_chosen: Bools, others: Choices) -> Choices:
-        """Return the choices of this object where ``is_chosen``, else those of another; without parabolas."""
+        """Return these choices where ``is_chosen``, elsewhere the other choices; the result has no parabolas."""
         return Choices(
             np.where(is_chosen, self.by_curve, others.by_curve),
             np.where(is_chosen, self.minimum, others.minimum),
@@ -92,21 +92,28 @@ def choose_from(numbers: Sequence[float] | None, losses: Floats, further: Floats
             only if both candidates have them.
     """
     shape = losses.shape[:-2]
-    candidates = np.argsort(losses.mean(axis=-1), axis=-1, kind="stable")[..., :2]
-    rows = candidates[..., None]
-    losses_of_two = np.take_along_axis(losses, rows, axis=-2)
-    further_of_two = np.take_along_axis(further, rows, axis=-2)
-    all_of_two = np.concatenate([losses_of_two, further_of_two], axis=-1)
-    have_further = np.isfinite(further_of_two.sum(axis=(-2, -1)))[..., None]
-    means = np.where(have_further, all_of_two.mean(axis=-1), losses_of_two.mean(axis=-1))
-    first_or_second = means.argmin(axis=-1)[..., None]
-    best = np.take_along_axis(candidates, first_or_second, axis=-1)[..., 0]
+    sums = losses.sum(axis=-1)
+    candidates = _two_smallest(sums)
+    sums_of_two = np.take_along_axis(sums, candidates, axis=-1)
+    further_of_two = np.take_along_axis(further.sum(axis=-1), candidates, axis=-1)
+    have_further = np.isfinite(further_of_two).all(axis=-1, keepdims=True)
+    sums_of_two = np.where(have_further, sums_of_two + further_of_two, sums_of_two)
+    second_is_best = sums_of_two[..., 1] < sums_of_two[..., 0]
+    best = np.where(second_is_best, candidates[..., 1], candidates[..., 0])
     if numbers is None or len(numbers) < MIN_VALUES or losses.shape[-1] < 2:
         never = np.zeros(shape, dtype=np.bool_)
         return Choices(never, np.full(shape, np.nan), best, candidates, None)
-    order = np.argsort(numbers)
-    fits = fit_parabolas(np.asarray(numbers)[order], losses[..., order, :])
+    fits = fit_parabolas(np.asarray(numbers), losses)
     return Choices(fits.hold & fits.are_inside, fits.minimum, best, candidates, fits)
+
+
+def _two_smallest(sums: Floats) -> Ints:
+    """Return ``[..., 2]``: the indices of the two smallest of ``[..., setting]``; of equal sums, the first."""
+    smallest = sums.argmin(axis=-1)[..., None]
+    others = sums.copy()
+    np.put_along_axis(others, smallest, np.inf, axis=-1)
+    second = others.argmin(axis=-1)[..., None]
+    return np.concatenate([smallest, second], axis=-1)
 
 
 @dataclass(frozen=True)
@@ -190,7 +197,9 @@ class Choice:
 def choose(tried: Sequence[TrialRecord], num_seeds: int) -> Choice:
     """Choose the setting of a variant.
 
-    Of equal settings, the first is chosen. If all settings have a diverged run, so does the first, which is chosen.
+    A setting with a diverged run is chosen only if all settings have one; then it is the first. If only one setting has
+    no diverged run, it is chosen. Of several, the choice is that of `choose_from`; with a single seed, the best mean.
+    Of settings with equal means, the first is chosen.
 
     Args:
         tried: Its settings with the runs of all seeds of the sweep.
@@ -198,7 +207,7 @@ def choose(tried: Sequence[TrialRecord], num_seeds: int) -> Choice:
     """
     table = Table.of(tried, num_seeds)
     if len(table.trials) < 2:
-        chosen = (*table.trials, *tried)[0]
+        chosen = table.trials[0] if table.trials else tried[0]
         return Choice(Rule.ONE_SETTING, "", chosen.values)
     losses = table.scores(TUNING_METRIC)
     choices = choose_from(table.numbers, losses, table.further_scores(TUNING_METRIC))
@@ -207,7 +216,9 @@ def choose(tried: Sequence[TrialRecord], num_seeds: int) -> Choice:
         return Choice(Rule.ONE_SEED, "", best.values)
     if bool(choices.by_curve):
         (field,) = best.values
-        minimum = _rounded(float(np.exp(choices.minimum)), best.values[field])
+        minimum = rounded(float(np.exp(choices.minimum)))
+        if isinstance(best.values[field], int):
+            minimum = round(minimum)
         return Choice(Rule.CURVE, "", {field: minimum}, fits=choices.fits)
     candidates = tuple(table.trials[index] for index in choices.candidates.tolist())
     return Choice(
@@ -220,10 +231,9 @@ def choose(tried: Sequence[TrialRecord], num_seeds: int) -> Choice:
     )
 
 
-def _rounded(value: float, example: JsonValue) -> float:
-    """Return a value with three significant digits; a whole number if the example is one."""
-    rounded = float(f"{value:.{DIGITS}g}")
-    return round(rounded) if isinstance(example, int) else rounded
+def rounded(value: float) -> float:
+    """Return a value with `DIGITS` significant digits."""
+    return float(f"{value:.{DIGITS}g}")
 
 
 def _why_no_curve(table: Table, fits: Fits | None) -> str:

@@ -6,10 +6,11 @@ The scores of a seed share an additive effect (a block), so that an easy seed do
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import fdtrc
 
 from headtohead.storage.tuning import Curve
 
@@ -36,22 +37,35 @@ class Fits:
     """Parabolas through tables of scores at the same values.
 
     Attributes:
-        values: The values, ascending, above 0.
+        values: The values, above 0.
         centre: The value at which ``u = ln(value / centre)`` is 0, the geometric mean of the values.
         coefficients: ``[..., 3]``, offset, slope and curvature of each table.
-        lack_of_fit_p: ``[...]``, the p-values of the F-tests for lack of fit.
+        lack_of_fit: ``[...]``, the F statistic of the test for lack of fit.
+        lack_degrees: The degrees of freedom of its numerator, the means around the parabola.
+        within_degrees: The degrees of freedom of its denominator, the scores around the means.
         residual_sd: ``[...]``, the standard deviations around parabola and effects of seeds.
-        degrees: The degrees of freedom of ``residual_sd``.
     """
 
     values: Floats
     centre: float
     coefficients: Floats
-    lack_of_fit_p: Floats
+    lack_of_fit: Floats
+    lack_degrees: int
+    within_degrees: int
     residual_sd: Floats
-    degrees: int
 
     @property
+    def degrees(self) -> int:
+        """The degrees of freedom of ``residual_sd``."""
+        return self.lack_degrees + self.within_degrees
+
+    @property
+    def lack_of_fit_p(self) -> Floats:
+        """``[...]``, the p-values of the F-tests for lack of fit."""
+        p: Floats = scipy.special.fdtrc(self.lack_degrees, self.within_degrees, self.lack_of_fit)
+        return p
+
+    @cached_property
     def minimum(self) -> Floats:
         """``[...]``, the logarithm of the value at each minimum; NaN for a parabola without a minimum."""
         slope = self.coefficients[..., 1]
@@ -62,18 +76,21 @@ class Fits:
         minimum: Floats = np.log(self.centre) + exponents
         return minimum
 
-    @property
+    @cached_property
     def hold(self) -> Bools:
         """``[...]``, whether each parabola has a minimum and passes the test for lack of fit."""
-        passes: Bools = self.lack_of_fit_p >= LACK_OF_FIT_LEVEL
+        critical = scipy.special.fdtri(
+            self.lack_degrees, self.within_degrees, 1 - LACK_OF_FIT_LEVEL
+        )
+        passes: Bools = self.lack_of_fit <= critical
         return passes & (self.coefficients[..., 2] > 0)
 
     @property
     def are_inside(self) -> Bools:
         """``[...]``, whether each minimum is between the smallest and the largest value."""
-        inside: Bools = (self.minimum > np.log(self.values[0])) & (
-            self.minimum < np.log(self.values[-1])
-        )
+        is_above_smallest = self.minimum > np.log(self.values.min())
+        is_below_largest = self.minimum < np.log(self.values.max())
+        inside: Bools = is_above_smallest & is_below_largest
         return inside
 
     @property
@@ -113,39 +130,48 @@ def fit_parabolas(values: Floats, scores: Floats) -> Fits:
     within values that the effects of seeds leave.
 
     Args:
-        values: ``[value]``, at least `MIN_VALUES` numbers above 0, ascending.
+        values: ``[value]``, at least `MIN_VALUES` different numbers above 0.
         scores: ``[..., value, seed]``, finite, of at least two seeds.
     """
     num_values, num_seeds = scores.shape[-2:]
-    logarithms = np.log(values)
-    exponents = logarithms - logarithms.mean()
-    design = np.stack([np.ones(num_values), exponents, exponents**2], axis=1)
+    basis = _basis(tuple(values.tolist()))
     # Every seed has every value, so the effects of seeds do not change the fit to the means of the values.
-    means = scores.mean(axis=-1)
-    coefficients = means @ np.linalg.pinv(design).T
-    around_parabola = means - coefficients @ design.T
+    of_value = scores.sum(axis=-1, keepdims=True) / num_seeds
+    of_seed = scores.sum(axis=-2, keepdims=True) / num_values
+    means = of_value[..., 0]
+    coefficients = means @ basis.inverse.T
+    around_parabola = means - coefficients @ basis.design.T
     lack_of_fit = num_seeds * (around_parabola**2).sum(axis=-1)
-    residuals = within_values(scores)
-    within = (residuals**2).sum(axis=(-2, -1))
+    within_values = scores - of_value - (of_seed - of_seed.mean(axis=-1, keepdims=True))
+    within = (within_values**2).sum(axis=(-2, -1))
+    smallest = ROUNDING**2 * (scores**2).sum(axis=(-2, -1))
     lack_degrees = num_values - 3
     within_degrees = (num_values - 1) * (num_seeds - 1)
-    smallest = ((ROUNDING * scores) ** 2).sum(axis=(-2, -1))
     ratio = (lack_of_fit / lack_degrees) / (np.maximum(within, smallest) / within_degrees)
-    p = np.where(lack_of_fit <= smallest, 1.0, fdtrc(lack_degrees, within_degrees, ratio))
-    degrees = lack_degrees + within_degrees
     return Fits(
         values=values,
-        centre=float(np.exp(logarithms.mean())),
+        centre=basis.centre,
         coefficients=coefficients,
-        lack_of_fit_p=p,
-        residual_sd=np.sqrt((lack_of_fit + within) / degrees),
-        degrees=degrees,
+        lack_of_fit=np.where(lack_of_fit <= smallest, 0.0, ratio),
+        lack_degrees=lack_degrees,
+        within_degrees=within_degrees,
+        residual_sd=np.sqrt((lack_of_fit + within) / (lack_degrees + within_degrees)),
     )
 
 
-def within_values(scores: Floats) -> Floats:
-    """Return the scores without the means of values and seeds: ``[..., value, seed]``, in sum 0 for each of them."""
-    of_value = scores.mean(axis=-1, keepdims=True)
-    of_seed = scores.mean(axis=-2, keepdims=True)
-    residuals: Floats = scores - of_value - of_seed + scores.mean(axis=(-2, -1), keepdims=True)
-    return residuals
+@dataclass(frozen=True)
+class _Basis:
+    """The powers of ``u = ln(value / centre)``: ``design`` ``[value, 3]``, and its pseudoinverse ``[3, value]``."""
+
+    centre: float
+    design: Floats
+    inverse: Floats
+
+
+@lru_cache(maxsize=64)
+def _basis(values: tuple[float, ...]) -> _Basis:
+    """Return the basis of parabolas at these values; a sweep and its resamples have the same few."""
+    logarithms = np.log(values)
+    exponents = logarithms - logarithms.mean()
+    design = np.stack([np.ones(len(values)), exponents, exponents**2], axis=1)
+    return _Basis(float(np.exp(logarithms.mean())), design, np.linalg.pinv(design))

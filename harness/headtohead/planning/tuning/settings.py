@@ -79,16 +79,17 @@ class TuningSetting:
         return changed(config, **self.changes)
 
     def with_value(self, path: str, value: float) -> TuningSetting:
-        """Return a setting with another number of a field, rounded to a whole number if the field has one.
+        """Return a setting with another number of a tuned field, rounded if the present value is a whole number.
 
-        Other tuned fields of a shorthand keep their values.
+        If ``path`` is a shorthand, fields of it that are tuned by themselves keep their values. Nothing is validated.
         """
         fields = _fields_of(path)
         for tuned_path in self.values:
             if _fields_of(tuned_path) < _fields_of(path):
                 fields = fields - _fields_of(tuned_path)
         number = _like(self.values[path], value)
-        option = path.partition(".")[2].partition(".")[2]
+        _, _, *option_parts = path.split(".")  # below section and field
+        option = ".".join(option_parts)
         changes = {section: dict(values) for section, values in self.changes.items()}
         for section, name in fields:
             changes[section][name] = _with_number(changes[section][name], option, number)
@@ -108,10 +109,14 @@ def _last(path: str) -> str:
 
 
 def settings_of(loaded: LoadedExperiment, design: Design) -> tuple[TuningSetting, ...]:
-    """Return the settings of the experiment file's ``tune`` section.
+    """Return the settings of the experiment file's ``tune`` section: every combination of the values of its fields.
+
+    The values of the last field change first. Of combinations that are equal after validation, the first is returned.
 
     Raises:
-        HeadToHeadError: For a field that cannot be tuned or an invalid value, with its location in the file.
+        HeadToHeadError: With the location in the file: if there is no field; if a field cannot be tuned, or the design
+            or ``sizes`` set it; if its values are no list, contain one twice or are invalid; or if ``auto`` is not
+            possible for it.
     """
     tune = loaded.file.tune
     assert tune is not None
@@ -151,7 +156,7 @@ def _setting(config: RunConfig, paths: Iterable[str]) -> TuningSetting:
 
 
 def _refuse_field(path: str, design: Design, location: SourceLocation) -> None:
-    """Raise if a field cannot be tuned, or if the design compares its values."""
+    """Raise a `HeadToHeadError` if a field cannot be tuned, or if the design compares its values."""
     allowed = ["model.dropout"]
     for section, names in MEMBER_FIELDS.items():
         allowed += [f"{section}.{name}" for name in names]
@@ -178,9 +183,9 @@ def _is_compared(design: Design, fields: Collection[Field]) -> bool:
 def _around(design: Design, path: str, location: SourceLocation) -> Sequence[float]:
     """Return the values of ``auto``: multiples of the value of the baseline that the field or option can have.
 
-    Where it cannot have one of the multiples, further ones follow: first smaller, then larger numbers. They are fewer
-    than those of `AUTO_FACTORS` only if it can have no more between 1 / ``MAX_FACTOR`` and ``MAX_FACTOR``
-    times the value. They ascend.
+    They ascend. The factors are `AUTO_FACTORS`. For each multiple that the field cannot have, or that rounding makes
+    equal to another, a further multiple is taken: by smaller factors down to 1 / ``MAX_FACTOR``, then by larger factors
+    up to ``MAX_FACTOR``. If these do not suffice, there are fewer values than `AUTO_FACTORS`.
 
     Raises:
         HeadToHeadError: If the baseline's value is no number above 0, or the fields of a shorthand differ.

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from headtohead.config.loading import LoadedExperiment
+from headtohead.config.phrases import phrase_at
 from headtohead.planning.design import Design
 from headtohead.planning.tuning.choice import FURTHER_SEEDS
 from headtohead.planning.tuning.settings import TuningSetting
@@ -21,7 +22,7 @@ def sweep(
     settings: Mapping[str, Sequence[TuningSetting]],
     further: Collection[str] = (),
 ) -> tuple[LoadedExperiment, Design]:
-    """Return the experiment of the tuning runs, and its design: every variant with every of its settings.
+    """Return the experiment of the tuning runs, and its design: every variant with each of its settings.
 
     The experiment is a copy without ``tune`` whose primary metric is `TUNING_METRIC`. Its number of seeds is
     ``tune_seeds``, and with ``tune_epochs`` every variant trains for these epochs. Its baseline is the baseline of the
@@ -69,16 +70,21 @@ def swept_slug(slug: str, setting: TuningSetting) -> str:
 
 
 def _swept(variant: Variant, setting: TuningSetting, epochs: float | None) -> Variant:
-    """Return a variant with a setting, and with the epochs of the sweep if these are set."""
+    """Return a variant of the sweep: a variant with a setting; nothing is validated.
+
+    It is trained for ``epochs``, or as long as the variant if this is None.
+    """
     config = setting.apply(variant.config)
+    phrases = {path: phrase_at(config, tuple(path.split("."))) for path in setting.values}
     if epochs is not None:
         config = changed(config, train={"epochs": epochs, "steps": None, "tokens": None})
     return Variant(
         slug=swept_slug(variant.slug, setting),
-        title=f"{variant.title} · {setting.name}",
+        title=", ".join([variant.title, *phrases.values()]),
         axes={**variant.axes, **setting.values},
         config=config,
         match=variant.match,
+        phrases={**variant.phrases, **phrases},
     )
 
 

@@ -46,14 +46,16 @@ def tried_settings(
     recorded: TuningRecord | None,
     metrics: Collection[str],
 ) -> dict[str, tuple[TrialRecord, ...]]:
-    """Return the tried settings of each variant whose planned tuning runs all have a result.
+    """Return the tried settings of each variant whose planned tuning runs all have a result; others are absent.
+
+    A run has a result if it is DONE or diverged, or if ``recorded`` has its scores.
 
     Args:
         design: The design of the experiment.
         settings: The settings by variant, first those that the file lists.
         plan: The plan of the sweep.
         recorded: The tuning of an earlier plan, which has the scores of runs that were deleted.
-        metrics: The metrics whose scores are kept besides the one that chooses: those of the report.
+        metrics: The metrics of the report. Their scores are kept besides the metric that chooses.
     """
     scores = _scores_by_run(plan, recorded, metrics)
     tried = {}
@@ -71,7 +73,11 @@ def tried_settings(
 def _scores_by_run(
     plan: Plan, recorded: TuningRecord | None, metrics: Collection[str]
 ) -> Mapping[str, Mapping[str, float]]:
-    """Return the stored scores of each run of a sweep with a result, by the hash of the run."""
+    """Return the finite scores of each tuning run with a result, by the hash of the run.
+
+    They are empty for a run that diverged or whose `TUNING_METRIC` is missing or not finite. Runs that have no result
+    now have the scores of ``recorded``, if it has them.
+    """
     scores: dict[str, Mapping[str, float]] = {}
     if recorded is not None:
         for tuned in recorded.variants.values():
@@ -79,23 +85,23 @@ def _scores_by_run(
                 scores.update({run.run_hash: run.scores for run in trial.runs})
     for run in plan.runs:
         if run.is_done:
-            scores[run.run_hash] = {}  # unless the run is DONE, it diverged
+            scores[run.run_hash] = {}  # the runs that did not diverge get their scores below
     names = _stored_metrics(metrics)
     for finished in plan.finished:
         loss = finished.metrics.get(TUNING_METRIC)
         if loss is None or not math.isfinite(loss):
             continue
-        found = {}
+        finite = {}
         for name in names:
             value = finished.metrics.get(name)
             if value is not None and math.isfinite(value):
-                found[name] = value
-        scores[finished.run.run_hash] = found
+                finite[name] = value
+        scores[finished.run.run_hash] = finite
     return scores
 
 
 def _stored_metrics(reported: Collection[str]) -> list[str]:
-    """Return the metrics that tables of these reported metrics may need, without those of heads."""
+    """Return the metrics that tables of these reported metrics may need, without metrics of heads."""
     names = [TUNING_METRIC]
     for metric in reported:
         ratio = as_ratio(metric)
@@ -140,8 +146,8 @@ def tuned_variants(
 ) -> dict[str, TunedVariant]:
     """Return the chosen setting of each variant.
 
-    A recorded choice is kept if its runs have the same losses within rounding, so that another last digit of a fit
-    trains nothing again.
+    A recorded choice is kept if its settings and runs are the same, with the same losses within rounding, so that
+    another last digit of a fit trains nothing again.
     """
     tuned = {}
     for slug, trials in tried.items():

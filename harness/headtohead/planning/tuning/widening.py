@@ -20,17 +20,20 @@ LARGEST = 1
 def widened(
     settings: tuple[TuningSetting, ...], tried: Sequence[TrialRecord], choice: Choice
 ) -> tuple[TuningSetting, ...]:
-    """Return the settings of a variant with one more for each field whose best value may be outside the values.
+    """Return the settings of a variant, and a new setting for each field of `edges`, whose best value may be outside.
+
+    The new setting is the best setting with another number of the field: that which continues its values beyond the
+    edge. It is not added if the field cannot have this number, or if it equals one of ``settings``.
 
     Args:
         settings: The settings so far.
         tried: Their results.
         choice: The choice from the seeds of the sweep.
     """
-    first = choice.candidates[0].values if choice.candidates else choice.values
+    best_values = choice.candidates[0].values if choice.candidates else choice.values
     added = []
-    for path, end in edges(tried, choice, first).items():
-        best = next((setting for setting in settings if setting.values == first), settings[0])
+    for path, end in edges(tried, choice, best_values).items():
+        best = next((setting for setting in settings if setting.values == best_values), settings[0])
         numbers = sorted(numbers_of(path, [setting.values for setting in settings]))
         if end == LARGEST:
             numbers.reverse()
@@ -48,10 +51,12 @@ def _beyond(edge: float, neighbour: float) -> float:
 
 
 def edges(tried: Sequence[TrialRecord], choice: Choice, best: Mapping[str, Any]) -> dict[str, int]:
-    """Return the fields whose best value may be outside the tried values, and the end where it is.
+    """Return the fields whose best value may be outside the tried values, and the end: `SMALLEST` or `LARGEST`.
 
-    With a parabola that fits, this is the side of its minimum, unless a value on this side diverged. Otherwise it is
-    the end of the values at which the best setting is; nothing follows 0.
+    If the minimum of a parabola that fits is outside (``choice.outside``), the end is the side of the minimum; the
+    field is left out if the setting at this end diverged. Without such a parabola, the end is that at which the best
+    value is; the field is left out if the best value is at no end, or is 0, which no value follows. A field with fewer
+    than two numbers is left out. If the minimum of a parabola is chosen, the result is empty.
 
     Args:
         tried: The tried settings of a variant.
@@ -60,19 +65,19 @@ def edges(tried: Sequence[TrialRecord], choice: Choice, best: Mapping[str, Any])
     """
     if choice.rule == Rule.CURVE:
         return {}
-    found = {}
+    end_of = {}
     for path, value in best.items():
         numbers = numbers_of(path, [trial.values for trial in tried])
         if len(numbers) < 2:
             continue
         if choice.outside:
             finite = numbers_of(path, [trial.values for trial in tried if trial.mean is not None])
-            end = min if choice.outside == SMALLEST else max
-            if end(finite) == end(numbers):
-                found[path] = choice.outside
+            extreme = min if choice.outside == SMALLEST else max
+            if extreme(finite) == extreme(numbers):
+                end_of[path] = choice.outside
         elif value and value in (min(numbers), max(numbers)):
-            found[path] = LARGEST if value == max(numbers) else SMALLEST
-    return found
+            end_of[path] = LARGEST if value == max(numbers) else SMALLEST
+    return end_of
 
 
 def numbers_of(path: str, settings: Iterable[Mapping[str, Any]]) -> set[float]:

@@ -1,4 +1,4 @@
-"""``h2h new-plugin``: write an installable package with a working plugin, its test, a README and a small experiment.
+"""The packages that ``h2h new-plugin`` writes: a working plugin, its test, a README and a small experiment.
 
 The plugin is the source of a built-in entry under another name.
 """

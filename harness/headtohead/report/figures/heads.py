@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from headtohead.analysis.study import Analysis
 from headtohead.figures import style
@@ -11,6 +10,10 @@ from headtohead.schema.roles import ROLE_NAMES
 from headtohead.storage.metrics import show
 from headtohead.storage.results import HeadRecord
 from headtohead.storage.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 KINDS = {
     "without-one": ("without this head", "o", style.PALETTE[0], -0.13),
@@ -31,6 +34,8 @@ def heads_figure(analysis: Analysis) -> Figure | None:
     ablated = _ablated_heads(analysis)
     if not ablated:
         return None
+    from matplotlib.figure import Figure
+
     order = list(ROLE_NAMES)
     layers = {(head["role"], head["layer"]) for _, head in ablated}
     rows = sorted(layers, key=lambda row: (order.index(row[0]), row[1]))

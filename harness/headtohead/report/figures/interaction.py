@@ -5,21 +5,21 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from headtohead.analysis.study import Analysis
-from headtohead.config.labels import text
 from headtohead.figures import style
 from headtohead.storage.metrics import readable, span
 from headtohead.storage.palette import Palette
 from headtohead_judge.paired_tests import Summary, summarise
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 MAX_PANELS = 6
 AXIS_WIDTH = 0.8
@@ -42,9 +42,6 @@ def interaction_figure(analysis: Analysis) -> Figure | None:
     """Draw the first MAX_PANELS pairs of axes as panels: means with 95 % intervals, averaged over the other axes.
 
     None if the variants are no grid, or if no pair has a panel.
-
-    Raises:
-        HeadToHeadError: As `Analysis`.
     """
     palette = Palette(analysis.frames.record)
     if not palette.is_grid:
@@ -52,6 +49,8 @@ def interaction_figure(analysis: Analysis) -> Figure | None:
     panels = _panels(analysis, palette)
     if not panels:
         return None
+    from matplotlib.figure import Figure
+
     num_columns = min(len(panels), 2)
     num_rows = math.ceil(min(len(panels), MAX_PANELS) / num_columns)
     width = (style.WIDTH - AXIS_WIDTH) / num_columns
@@ -74,8 +73,8 @@ def interaction_figure(analysis: Analysis) -> Figure | None:
 def _panels(analysis: Analysis, palette: Palette) -> list[Panel]:
     """Return a panel for each pair of axes whose cells are `_comparable`.
 
-    None for pairs with more lines than there are markers. Empty if fewer than two axes vary, or without a score of a
-    ranked variant.
+    Pairs with more lines than there are markers have no panel. The result is empty if fewer than two axes vary, or
+    without a score of a ranked variant.
     """
     varied = [axis for axis, values in palette.values.items() if len(values) > 1]
     scores = _scores_by_axis(analysis, varied)
@@ -136,9 +135,9 @@ def _scores_by_axis(analysis: Analysis, varied: Sequence[str]) -> pd.DataFrame:
     """
     rows = []
     for slug in analysis.ranked:
-        values = analysis.frames.by_slug[slug].axes
+        variant = analysis.frames.by_slug[slug]
         for seed, score in analysis.frames.scores(slug, analysis.metric).items():
-            row: dict[str, Any] = {axis: text(values.get(axis)) for axis in varied}
+            row: dict[str, Any] = {axis: variant.phrase(axis) for axis in varied}
             row["seed"] = seed
             row["score"] = score
             rows.append(row)
@@ -157,6 +156,8 @@ def _draw_panel(axes: Axes, panel: Panel, palette: Palette, metric: str, width: 
         metric: Metric of the scores.
         width: Width of the panel in inches.
     """
+    from matplotlib.ticker import MaxNLocator
+
     values = palette.values[panel.across]
     names = palette.values[panel.lines]
     has_colours = panel.lines == palette.colour_axis
@@ -181,16 +182,16 @@ def _draw_panel(axes: Axes, panel: Panel, palette: Palette, metric: str, width: 
             label=labels[number],
         )
     rotation = 90 if _is_rotated(values, width) else 0
-    ticks = style.shortened(values, MAX_TICK_LABEL)
+    ticks = style.shortened_names(values, MAX_TICK_LABEL)
     axes.set_xticks(range(len(values)), ticks, rotation=rotation)
     axes.set_xlim(-0.4, len(values) - 0.6)
-    axes.set_xlabel(panel.across)
+    axes.set_xlabel(palette.axis_name(panel.across))
     axes.yaxis.set_major_locator(MaxNLocator(6))
     legend = axes.legend(
         loc="lower left",
         bbox_to_anchor=(0, 1),
         ncols=legend_columns,
-        title=panel.lines,
+        title=palette.axis_name(panel.lines),
         alignment="left",
     )
     legend.get_title().set_fontweight("bold")

@@ -5,20 +5,22 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import LogFormatter, MaxNLocator
 
 from headtohead.analysis.study import Analysis
+from headtohead.analysis.sweep import Sweep
 from headtohead.config.labels import text
+from headtohead.config.phrases import axis_name
 from headtohead.figures import style
 from headtohead.storage.metrics import is_loss, readable, stored, with_unit
 from headtohead.storage.palette import Palette
 from headtohead.storage.states import DIVERGED
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 METRICS = ("valid/loss", "train/loss")
 MAX_PANELS = 8
@@ -30,14 +32,13 @@ def curves_figure(analysis: Analysis) -> Figure | None:
     """Draw the validation loss over steps, or the training loss if there is no validation loss; None without both.
 
     Losses that are all positive have a logarithmic axis.
-
-    Raises:
-        HeadToHeadError: As `Analysis`.
     """
     tables = {metric: curves(analysis, metric) for metric in METRICS}
     drawable = [metric for metric in METRICS if len(tables[metric])]
     if not drawable:
         return None
+    from matplotlib.ticker import MaxNLocator
+
     metric = drawable[0]
     table = tables[metric]
     figure = _band_figure(analysis, table, "step", "-")
@@ -54,6 +55,8 @@ def curves_figure(analysis: Analysis) -> Figure | None:
 
 def _use_log_scale(axes: Axes) -> None:
     """Use a logarithmic vertical axis with numbers at its minor ticks, since losses span few powers of ten."""
+    from matplotlib.ticker import LogFormatter
+
     axes.set_yscale("log")
     axes.yaxis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(1.5, 0.5)))
     axes.yaxis.set_major_formatter("{x:g}")
@@ -65,15 +68,15 @@ def sweep_figure(analysis: Analysis) -> Figure | None:
 
     The bars are one standard deviation over seeds on both sides; without one, they have no length. Variants after the
     first `MAX_LINES` are left out. The axis is logarithmic if all values are positive. None without a sweep.
-
-    Raises:
-        HeadToHeadError: As `Analysis`.
     """
     sweep = analysis.sweep
     if sweep is None:
         return None
+    from matplotlib.figure import Figure
+
     panels = sweep.rows["panel"].unique()
-    names = list(dict.fromkeys(sweep.rows["variant"]))[:MAX_LINES]
+    lines = _sweep_lines(analysis, sweep)
+    names = list(lines)[:MAX_LINES]
     values = sorted(sweep.rows["x"].unique().tolist())
     value_labels = [text(value) for value in values]
     num_rows = math.ceil(len(panels) / 2)
@@ -83,10 +86,12 @@ def sweep_figure(analysis: Analysis) -> Figure | None:
         figure = Figure(figsize=(style.WIDTH, height), layout="constrained")
         grid = figure.subplots(num_rows, num_columns, sharey=True, squeeze=False)
         all_axes = grid.ravel()
+        for axes in all_axes[len(panels) :]:
+            axes.set_visible(False)
         for axes, panel in zip(all_axes, panels, strict=False):
-            for number, name in enumerate(names):
+            for name in names:
                 rows = _of_line(sweep.rows, name, panel)
-                _draw_sweep(axes, rows, _of_line(sweep.chosen, name, panel), number)
+                _draw_sweep(axes, rows, _of_line(sweep.chosen, name, panel), lines[name])
             axes.set_title(panel)
             if values[0] > 0:
                 axes.set_xscale("log")
@@ -95,7 +100,7 @@ def sweep_figure(analysis: Analysis) -> Figure | None:
         handles, labels = all_axes[0].get_legend_handles_labels()
         labels, columns = style.legend_names(labels, most=2)
         figure.legend(handles, labels, loc="outside upper left", ncols=columns)
-        figure.supxlabel(sweep.field, fontsize=9)
+        figure.supxlabel(axis_name(sweep.field.split(".")), fontsize=9)
         figure.supylabel(readable(sweep.metric), fontsize=9)
     return figure
 
@@ -105,39 +110,67 @@ def _of_line(rows: pd.DataFrame, variant: str, panel: str) -> pd.DataFrame:
     return rows[(rows["variant"] == variant) & (rows["panel"] == panel)]
 
 
-def _draw_sweep(axes: Axes, rows: pd.DataFrame, chosen: pd.DataFrame, number: int) -> None:
+class SweepLine(NamedTuple):
+    """The colour and the style of a line of a sweep."""
+
+    colour: str
+    style: str
+
+
+def _sweep_lines(analysis: Analysis, sweep: Sweep) -> dict[str, SweepLine]:
+    """Return the colour and style of each line of a sweep by name.
+
+    Lines of tuned variants are best first and have the colours of the other figures, if variants have colours. Other
+    lines are in the order of the rows, with colours by number, such as those of an axis of learning rates, which stand
+    for several variants each.
+    """
+    names = list(dict.fromkeys(sweep.rows["variant"]))
+    palette = Palette(analysis.frames.record)
+    lines = {}
+    if palette.is_coloured and sweep.is_tuned:
+        for slug in analysis.order:
+            title = analysis.frames.by_slug[slug].title
+            if title in names:
+                lines[title] = SweepLine(palette.colour(slug), "-")
+    styles = ("-", "--", ":")
+    for number, name in enumerate(names):
+        colour = style.PALETTE[number % len(style.PALETTE)]
+        line_style = styles[number // len(style.PALETTE) % len(styles)]
+        lines.setdefault(name, SweepLine(colour, line_style))
+    return lines
+
+
+def _draw_sweep(axes: Axes, rows: pd.DataFrame, chosen: pd.DataFrame, line: SweepLine) -> None:
     """Draw the scores of a variant as a line with bars, and its first chosen value as a star; nothing without rows.
 
     Args:
         axes: Where to draw.
         rows: The rows of the variant in `Sweep.rows`.
         chosen: Its rows in `Sweep.chosen`; none for no star.
-        number: Number of the variant from 0, which sets its colour and the style of its line.
+        line: Colour and style of the line.
     """
     if rows.empty:
         return
     name = rows["variant"].iloc[0]
-    colour = style.PALETTE[number % len(style.PALETTE)]
-    line_styles = ("-", "--", ":")
-    line_style = line_styles[number // len(style.PALETTE) % 3]
     axes.errorbar(
         rows["x"],
         rows["mean"],
         rows["sd"].fillna(0),
-        linestyle=line_style,
+        linestyle=line.style,
         label=name,
-        color=colour,
+        color=line.colour,
         linewidth=1.5,
     )
     star = chosen.head(1)
-    axes.plot(star["x"], star["mean"], "*", markersize=11, color=colour, linewidth=1.5)
+    axes.plot(star["x"], star["mean"], "*", markersize=11, color=line.colour, linewidth=1.5)
 
 
 def curves(analysis: Analysis, metric: str) -> pd.DataFrame:
     """Return the columns variant, step, mean, min, max and count over seeds of a metric in the training histories.
 
-    Steps that a seed of the variant lacks are left out: the mean would jump at each step at which a seed stops. So are
-    diverged runs of a variant with other runs, which would cut its curve. A variant without a value has no row.
+    Of each variant, only the steps with the most values are kept: the mean would jump at each step at which a seed
+    stops. Diverged runs of a variant with other runs are left out, since they would cut its curve. A variant without a
+    value has no row.
     """
     runs, histories = analysis.frames.runs, analysis.frames.histories
     is_sound = runs["state"] != DIVERGED
@@ -161,13 +194,11 @@ LENGTHS_WITH_LINE = (
 
 
 def buckets_figure(analysis: Analysis) -> Figure | None:
-    """Draw each variant's mean over seeds per length bucket, with the range over seeds as a band.
+    """Draw the mean over seeds per bucket of source lengths, with the range over seeds as a band.
 
-    None with fewer than two buckets, or without scores by length. A line marks where training ends, if that is between
-    two buckets.
-
-    Raises:
-        HeadToHeadError: As `Analysis`.
+    Only the best `MAX_LINES` variants are drawn, the baseline among them. A dashed line separates the sources that are
+    longer than every training source, if that boundary is between two buckets. None with fewer than two buckets, or
+    without scores by length.
     """
     table = bucket_scores(analysis)
     if table.empty:
@@ -244,25 +275,26 @@ class BandLayout(NamedTuple):
 def _band_figure(analysis: Analysis, table: pd.DataFrame, x: str, line: str) -> Figure:
     """Draw mean, min and max of each variant in panels with a common legend.
 
-    Only the best `MAX_LINES` variants of the table are drawn, in the order of the study; the baseline is one of them if
-    it is in the table. Each setting of the axes without colours has a panel. With more variants than colours, or more
-    than ``MAX_PANELS`` settings, each variant has a separate panel, in which the baseline is grey. The first colour of
-    a panel is drawn last, on top.
+    Only the best `MAX_LINES` variants of the table are drawn; the baseline is one of them if it is in the table, and
+    every panel has it in grey. Each setting of the axes without colours has a panel. With more variants than colours,
+    or more than ``MAX_PANELS`` settings, each variant has a separate panel. The first colour of a panel is drawn last,
+    on top.
 
     Args:
         analysis: The study.
         table: Columns variant, mean, min, max and ``x``; at least one row. Its variants are those of the study.
         x: The column of the horizontal axis.
         line: The format of the lines, as in `Axes.plot`.
-
-    Raises:
-        HeadToHeadError: As `Analysis`.
     """
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
     palette = Palette(analysis.frames.record)
     groups = {str(slug): rows for slug, rows in table.groupby("variant", sort=False)}
     best = analysis.leading(MAX_LINES, groups)
-    slugs = [slug for slug in analysis.frames.by_slug if slug in best]
-    settings = list(dict.fromkeys(map(palette.panel, slugs)))
+    slugs = [slug for slug in analysis.order if slug in best]
+    in_design = [slug for slug in analysis.frames.by_slug if slug in best]
+    settings = list(dict.fromkeys(map(palette.panel, in_design)))
     if palette.is_coloured and len(settings) <= MAX_PANELS:
         layout = _panels_of_settings(palette, slugs, settings)
     else:
@@ -270,7 +302,8 @@ def _band_figure(analysis: Analysis, table: pd.DataFrame, x: str, line: str) -> 
     num_panels = len(layout.panels)
     num_rows = math.ceil(num_panels / layout.columns)
     with style.drawing():
-        height = 0.7 + layout.height * num_rows
+        legend_rows = math.ceil(len(layout.labels) / layout.legend_options["ncols"])
+        height = 0.7 + layout.height * num_rows + style.LEGEND_ROW_HEIGHT * legend_rows
         figure = Figure(figsize=(style.WIDTH, height), layout="constrained")
         grid = figure.subplots(num_rows, layout.columns, sharex=True, sharey=True, squeeze=False)
         all_axes = grid.ravel()
@@ -301,6 +334,8 @@ def _panels_of_settings(
 ) -> BandLayout:
     """Return a panel for each setting of the axes without colours, with its variants in their colours.
 
+    The baseline, if it is drawn, is in every panel.
+
     Args:
         palette: The colours.
         slugs: The drawn variants; at least one.
@@ -311,17 +346,17 @@ def _panels_of_settings(
     panels = []
     for setting in settings:
         title = textwrap.fill(setting, width, break_long_words=False, break_on_hyphens=False)
-        members = [slug for slug in slugs if palette.panel(slug) == setting]
+        baseline = palette.baseline
+        members = [slug for slug in slugs if palette.panel(slug) == setting and slug != baseline]
         colours = {slug: palette.colour(slug) for slug in members}
+        if baseline in slugs:
+            colours[baseline] = palette.colour(baseline)
         panels.append((title, colours))
     legend = palette.legend(slugs)
-    most_columns = 1
-    if palette.colour_axis:
-        most_columns = min(len(legend), 3)
-    labels, legend_columns = style.legend_names([*legend], most=most_columns)
+    labels, legend_columns = style.legend_names([*legend], most=min(len(legend), 3))
     options = {
         "ncols": legend_columns,
-        "title": palette.colour_axis,
+        "title": palette.colour_axis and palette.axis_name(palette.colour_axis),
         "alignment": "left",
         "title_fontsize": 9,
     }
@@ -337,7 +372,7 @@ def _panels_of_variants(analysis: Analysis, slugs: Sequence[str]) -> BandLayout:
     baseline = analysis.frames.baseline
     titles = [analysis.frames.by_slug[slug].title for slug in slugs]
     panels = []
-    for slug, title in zip(slugs, style.shortened(titles, 22), strict=True):
+    for slug, title in zip(slugs, style.shortened_names(titles, 22), strict=True):
         colours = {}
         if slug != baseline:
             colours[slug] = style.PALETTE[0]

@@ -3,79 +3,72 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.study import Analysis
-from headtohead.analysis.wording import contrast_name
 from headtohead.figures import style
 from headtohead.figures.rows import Row, difference_figure, row_figure
-from headtohead.report.answer import largest_first
+from headtohead.report.differences import shown_contrasts
 from headtohead.storage.metrics import readable, show, stored, with_unit
 from headtohead.storage.palette import Palette
 from headtohead_judge.paired_tests import Interval
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MAX_ROWS = 48
 """Maximum number of rows: the best variants and the baseline, or the largest differences."""
 
 
+DIFFERENCE = "difference in {metric}, paired by seed"
+BAND = "; shaded: within ±{margin}, the margin"
+
+
 def forest_figure(analysis: Analysis) -> Figure | None:
-    """Draw the main contrasts, or return None without any.
+    """Draw the contrasts of `forest_rows`, with the margin as a band if there is one; None without such a contrast.
 
     Raises:
-        HeadToHeadError: As `Analysis`.
+        HeadToHeadError: If the stored values per example of a run are damaged.
     """
     rows = forest_rows(analysis)
     if not rows:
         return None
-    return difference_figure(rows, f"difference in {with_unit(analysis.metric)}, paired by seed")
+    label = DIFFERENCE.format(metric=with_unit(analysis.metric))
+    margin = _largest_margin(analysis)
+    if margin:
+        label += BAND.format(margin=show(margin, analysis.metric, like=margin))
+    return difference_figure(rows, label, margin)
+
+
+def _largest_margin(analysis: Analysis) -> float:
+    """Return the largest margin that a verdict of the `forest_rows` uses; 0 without one."""
+    margins = [0.0]
+    for contrast in shown_contrasts(analysis):
+        if contrast.metric == analysis.metric and contrast.judgement.margin:
+            margins.append(contrast.judgement.margin)
+    return max(margins)
 
 
 def forest_rows(analysis: Analysis) -> list[Row]:
-    """Return the row of each tested main contrast in the primary metric, the largest improvement first.
-
-    Of more than ``MAX_ROWS`` contrasts, those with the largest absolute differences have a row. Between two
-    configurations, the total difference comes first, and both contrasts of a change are neighbours. Empty without a
-    tested contrast.
+    """Return the row of each tested contrast in the primary metric, in the order of `shown_contrasts`.
 
     Raises:
-        HeadToHeadError: As `Analysis`.
+        HeadToHeadError: If the stored values per example of a run are damaged.
     """
-    tested = []
-    for contrast in analysis.main_contrasts:
-        if contrast.paired and contrast.metric == analysis.metric:
-            tested.append(contrast)
-    largest = largest_first(tested)[:MAX_ROWS]
-    is_between = analysis.families.added.contrasts or analysis.families.taken.contrasts
-    ordered = _by_change(largest) if is_between else _best_first(analysis, largest)
-    return [_forest_row(analysis, contrast) for contrast in ordered]
+    palette = Palette(analysis.frames.record)
+    rows = []
+    for contrast in shown_contrasts(analysis):
+        if contrast.paired is not None and contrast.metric == analysis.metric:
+            rows.append(contrast_row(analysis, palette, contrast))
+    return rows
 
 
-def _by_change(contrasts: Sequence[ContrastResult]) -> list[ContrastResult]:
-    """Return the total difference, then both contrasts of each change, the changes in the order of ``contrasts``."""
-    axes = list(dict.fromkeys(contrast.axis for contrast in contrasts))
-
-    def rank(contrast: ContrastResult) -> tuple[bool, int, str]:
-        is_change = contrast.axis is not None
-        return is_change, axes.index(contrast.axis), contrast.family
-
-    return sorted(contrasts, key=rank)
-
-
-def _best_first(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> list[ContrastResult]:
-    """Return the contrasts by their differences in the direction of the metric, largest improvement first."""
-
-    def gain(contrast: ContrastResult) -> float:
-        return analysis.sign * contrast.paired.mean if contrast.paired else 0.0
-
-    return sorted(contrasts, key=gain, reverse=True)
-
-
-def _forest_row(analysis: Analysis, contrast: ContrastResult) -> Row:
+def contrast_row(analysis: Analysis, palette: Palette, contrast: ContrastResult) -> Row:
     """Return the row of a contrast, with a point per seed and its interval; without an interval, the mean alone.
+
+    The colour is that of the variant, or of the value of the axis that the colours encode; of other contrasts black.
 
     Raises:
         AssertionError: If the contrast has no test.
@@ -85,30 +78,39 @@ def _forest_row(analysis: Analysis, contrast: ContrastResult) -> Row:
     points = []
     for seed, value in contrast.by_seed.items():
         shown = show(value, contrast.metric, signed=True)
-        points.append((value, f"{contrast.name}, seed {seed}: {shown}"))
+        points.append((value, f"seed {seed}: {shown}"))
     interval = contrast.judgement.interval or Interval(paired.mean, paired.mean)
     return Row(
-        contrast_name(analysis, contrast),
+        contrast.name,
         f"{contrast.difference_text}  {contrast.direction}",
         paired.mean,
         interval.low,
         interval.high,
         tuple(points),
+        colour=_contrast_colour(palette, contrast),
         is_strong=contrast.detected,
     )
+
+
+def _contrast_colour(palette: Palette, contrast: ContrastResult) -> str:
+    """Return the colour of the variant or of the axis value that a contrast is about; black for other contrasts."""
+    if not palette.is_coloured:
+        return style.INK
+    is_of_axis = contrast.family == "factor" and contrast.axis == palette.colour_axis
+    if contrast.family == "variant" or is_of_axis:
+        return palette.colour(contrast.variant)
+    return style.INK
 
 
 UPPER_BOUND = "dashed: upper bound of an encoder without positions, {bound:.3f}"
 
 
 def strip_figure(analysis: Analysis) -> Figure:
-    """Draw the scores of the best ``MAX_ROWS`` variants and the baseline, best on top.
+    """Draw the scores of the best variants, best on top: at most ``MAX_ROWS``, the baseline among them.
 
     A line is the baseline's mean, a band its standard deviation on both sides; neither is drawn for a baseline that is
-    not ranked, and no band for a single seed. A dashed line is the bag-of-words upper bound, if the data have one.
-
-    Raises:
-        HeadToHeadError: As `Analysis`.
+    not ranked, and no band for a single seed. A dashed line is the `Scores.upper_bound`, except in a metric that is
+    computed from exact matches.
     """
     metric, baseline = analysis.metric, analysis.frames.baseline
     palette = Palette(analysis.frames.record)
@@ -136,7 +138,7 @@ def _strip_row(analysis: Analysis, slug: str, colour: str) -> Row:
     """Return the row of a variant: a point per score, the mean with its interval, and the mean as text.
 
     A variant that is not ranked has hollow points, no mean, and the note ``not ranked``, or the mean in the metric
-    that it is judged on. The points are the scores in the primary metric; without scores, there is none.
+    that it is judged on. The points are the scores in the primary metric; without scores, there are none.
 
     Raises:
         KeyError: If the study has no variant ``slug``.

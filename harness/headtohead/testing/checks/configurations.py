@@ -25,6 +25,9 @@ TOKENWISE = [name for name, family in COMPONENTS.items() if family.acts_per_toke
 DEFAULTS = "defaults"
 """Description of the configuration in which all other entries are the defaults."""
 
+ONLY = " only"
+"""End of the description of a configuration with an entry in a single role of several."""
+
 PATTERN = "every second decoder layer"
 """Description of the roles of an entry that alternates with the default entry."""
 
@@ -39,7 +42,8 @@ def check_configurations(entry: Registered) -> Iterator[tuple[str, RunConfig]]:
     """Yield every small configuration that is compatible with an entry, after its description.
 
     The entry is used in the roles selected by its bare name, in both architectures; in an encoder-decoder also in all
-    roles, in each role alone, and in a pattern of decoder layers.
+    roles, in each role alone, and in a pattern of decoder layers. With an entry of another family, the decoder has a
+    single layer.
     """
     seen = set()
     for description, names in _choices(entry.family, entry.name):
@@ -63,7 +67,7 @@ def _choices(family: str, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
         if other == family or (other in TOKENWISE) != (family in TOKENWISE):
             continue
         for partner in sorted(current().entries[other]):
-            yield f"{other} {partner}", {family: name, other: partner}
+            yield f"{other} {partner}", {family: name, other: partner, "decoder_layers": 1}
 
 
 def compatible_config(names: Mapping[str, Any]) -> tuple[RunConfig | None, str]:
@@ -97,7 +101,7 @@ def role_variants(family: str, name: str) -> list[tuple[str, dict[str, Any]]]:
     variants: list[tuple[str, dict[str, Any]]] = []
     variants.append(("every role", {**defaults, **dict.fromkeys(roles, name)}))
     for role in roles:
-        variants.append((f"the {role} only", {**defaults, role: name}))
+        variants.append((f"the {role}{ONLY}", {**defaults, role: name}))
     if "decoder" in roles and family not in TOKENWISE:
         every_second = [defaults["decoder"], name]
         variants.append((PATTERN, {**defaults, "decoder": every_second}))

@@ -19,6 +19,7 @@ from headtohead.storage.experiment import Pitfall
 from headtohead.testing import INVARIANTS, Invariant, Subject, Verdict
 from headtohead.testing.checks.configurations import (
     DEFAULTS,
+    ONLY,
     PATTERN,
     check_configurations,
     reduced,
@@ -178,8 +179,8 @@ def worst_verdict(
 ) -> Verdict:
     """Return the first unexpected violation with its configuration, else the first verdict.
 
-    A known violation of another entry does not count for this entry. Invariants of a single entry are
-    evaluated per role only, and invariants that train stacks once.
+    A known violation of another entry does not count for this entry. Invariants of a single entry are evaluated with
+    the entry in several roles and default entries of the other families, and invariants that train stacks once.
     """
     if invariant.name not in OF_LOGITS:
         subjects = [(text, subject) for text, subject in subjects if not text.endswith(PATTERN)]
@@ -189,6 +190,11 @@ def worst_verdict(
             (text, subject) for text, subject in subjects if text == DEFAULTS or " in " in text
         ]
         subjects = alone or subjects
+        # A fault of an entry's own code in one role is one with the entry in every role, too.
+        in_several_roles = [
+            (text, subject) for text, subject in subjects if not text.endswith(ONLY)
+        ]
+        subjects = in_several_roles or subjects
     if invariant.scope == "training":
         subjects = subjects[:1]
     evaluated = []

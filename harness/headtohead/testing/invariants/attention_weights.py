@@ -84,8 +84,10 @@ def queries_depend_on_exactly_the_visible_keys(subject: Subject, role: str) -> V
     mask = subject.mask(role)
     if not attention.style.projects:
         return does_not_apply("the style masks its inputs itself")
-    if attention.is_self_attention and overrides(attention.style, Attention, "mix_tokens"):
-        return does_not_apply("the style mixes tokens before attention")
+    if attention.is_self_attention:
+        for hook in ("mix_tokens", "mix_projections"):
+            if overrides(attention.style, Attention, hook):
+                return does_not_apply("the style mixes tokens before attention")
     x, memory = subject.activations(role)
     context = subject.attention_context(role, mask=mask)
     before, _ = attention(x, memory, context)

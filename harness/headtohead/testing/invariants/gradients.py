@@ -39,7 +39,9 @@ def gradient_reaches_every_parameter(subject: Subject) -> Verdict:
     logits = forward(model, subject.sentences)
     by_name = gradients(model, logits, subject.random_weights(23))
     without_gradient = _query_norms_without_queries(model)
-    resized = _resized_shapes(subject) if any(_belongs_to_entry(name) for name in by_name) else []
+    resized = {}
+    if any(_belongs_to_entry(name) for name in by_name):
+        resized = _resized_shapes(subject)
     verdicts = []
     for name, gradient in by_name.items():
         if name in without_gradient:
@@ -78,18 +80,29 @@ def _smallest_of_embeddings(subject: Subject, by_name: dict[str, Tensor]) -> flo
     return smallest
 
 
-def _resized_shapes(subject: Subject) -> list[dict[str, torch.Size]]:
-    """Return the parameter shapes of the variant with more layers, and with half the heads of the same width."""
+def _resized_shapes(subject: Subject) -> dict[str, torch.Size]:
+    """Return the parameter shapes of the variant with more layers and, if allowed, half the heads of the same width."""
     sizes = subject.config.model
     more_layers = {
-        "encoder_layers": sizes.encoder_layers + 1,
-        "decoder_layers": sizes.decoder_layers + 1,
+        "encoder_layers": _more(sizes.encoder_layers),
+        "decoder_layers": _more(sizes.decoder_layers),
     }
-    shapes = [_shapes(subject, more_layers)]
+    fewer_heads = {"heads": sizes.heads // 2, "d_model": sizes.d_model // 2}
     if sizes.heads % 2 == 0 and sizes.d_model % 2 == 0:
-        fewer_heads = {"heads": sizes.heads // 2, "d_model": sizes.d_model // 2}
-        shapes.append(_shapes(subject, fewer_heads))
-    return shapes
+        shapes = _shapes(subject, more_layers | fewer_heads)
+        if shapes:
+            return shapes
+    return _shapes(subject, more_layers)
+
+
+def _more(layers: int) -> int:
+    """Return a larger number of layers, but not twice as many.
+
+    With twice as many layers and half the heads, an axis of all heads of all layers would keep its size.
+    """
+    if layers == 1:
+        return 3
+    return layers + 1
 
 
 def _belongs_to_entry(name: str) -> bool:
@@ -113,11 +126,12 @@ def _query_norms_without_queries(model: Transformer) -> frozenset[str]:
 
 
 def _parts(
-    model: Transformer, name: str, gradient: Tensor, resized: list[dict[str, torch.Size]]
+    model: Transformer, name: str, gradient: Tensor, resized: dict[str, torch.Size]
 ) -> Iterator[tuple[str, Tensor, bool]]:
     """Yield the label and gradient of each part of a parameter, and whether it must be zero.
 
-    The parts of an entry's parameter are its layers and heads: the axes whose sizes differ in resized models.
+    A parameter of an entry has a part for each index of the axes whose sizes differ in the resized model: its layers
+    and heads.
     """
     owner, _, last = name.rpartition(".")
     above, _, projection = owner.rpartition(".")
@@ -129,13 +143,11 @@ def _parts(
     yield "", gradient, False
     if not _belongs_to_entry(name):
         return
+    shape = resized.get(name, gradient.shape)
+    if len(shape) != gradient.dim():
+        return
     for axis in range(1, gradient.dim()):
-        sizes = {gradient.shape[axis]}
-        for shapes in resized:
-            shape = shapes.get(name, gradient.shape)
-            if len(shape) == gradient.dim():
-                sizes.add(shape[axis])
-        if len(sizes) == 1:
+        if shape[axis] == gradient.shape[axis]:
             continue
         before = ", ".join([".."] * axis)
         for index, piece in enumerate(gradient.unbind(axis)):
@@ -154,7 +166,7 @@ def _projections(
     }
     names = projection.split("_")
     # With other scores or another normaliser, a key bias may have a gradient or not.
-    hooks = ("transform", "scores", "mix_scores", "normalise", "mix")
+    hooks = ("mix_projections", "transform", "scores", "mix_scores", "normalise", "mix")
     has_hooks = any(overrides(attention.style, Attention, hook) for hook in hooks)
     is_plain = not has_hooks and not overrides(attention.positional, Positional, "rotate")
     pieces = gradient.split([widths[name] for name in names], -1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import product
 
 import torch
 from torch import Tensor, nn
@@ -54,8 +53,9 @@ BOUNDS = {torch.float64: EXACT, torch.float32: 1e-4}
 def a_target_token_changes_later_logits_of_its_sentence_alone(subject: Subject) -> Verdict:
     """A target token changes only later logits of its sentence, in training too, and a pass changes no attribute.
 
-    The models have at least four layers and compute in float64 and in float32. A batch has long sentences of two
-    members, which change from different tokens on, or 20 sentences of each of five, of which the first changes.
+    The models have at least four layers. A batch has long sentences of two members, which change from different tokens
+    on, or 20 sentences of each of five, of which the first changes. Each batch is evaluated and trained, one in float64
+    and the other in float32.
     """
     config = subject.config
     if subject.longest is None:
@@ -72,10 +72,14 @@ def a_target_token_changes_later_logits_of_its_sentence_alone(subject: Subject) 
     points.append(time - 1)
     many: Lengths = (SHORT,) * MEMBERS
     verdicts = []
+    in_evaluation = torch.float64
+    in_training = torch.float32
     for lengths, first_changed in ((long, points), (many, [4])):
         stack = Subject(config, range(len(lengths)))
-        for dtype, training in product(BOUNDS, (False, True)):
-            verdicts.append(_isolated(stack, lengths, first_changed, dtype, training))
+        for dtype, training in ((in_evaluation, False), (in_training, True)):
+            stack.model.to(dtype).train(training)
+            verdicts.append(_isolated(stack, lengths, first_changed))
+        in_evaluation, in_training = in_training, in_evaluation
     return worst(*verdicts)
 
 
@@ -95,11 +99,10 @@ def _long_sizes(subject: Subject) -> tuple[int, int]:
     return source, subject.only_length or max(2, time)
 
 
-def _isolated(
-    subject: Subject, lengths: Lengths, points: Sequence[int], dtype: torch.dtype, training: bool
-) -> Verdict:
+def _isolated(subject: Subject, lengths: Lengths, points: Sequence[int]) -> Verdict:
     """Change the first targets of member 0 from the tokens ``points`` on."""
-    model = subject.build(subject.seeds).to(dtype).train(training)
+    model = subject.model
+    dtype = next(model.parameters()).dtype
     sentences = subject.random_sentences(lengths)
     target = sentences.target.clone()
     _, vocab_size = subject.vocab_sizes
@@ -113,10 +116,10 @@ def _isolated(
     def logits(batch: SentenceBatch) -> Tensor:
         for stream, state in streams.items():
             stream.state.copy_(state)
-        with torch.set_grad_enabled(training):  # code can depend on it
+        with torch.set_grad_enabled(model.training):  # code can depend on it
             return forward(model, batch).detach()
 
-    mode = "training" if training else "evaluation"
+    mode = "training" if model.training else "evaluation"
     where = f"{mode}, {target[0].numel()} tokens, {dtype}"
     before = logits(sentences)
     attributes = _attributes(model)

@@ -22,7 +22,7 @@ MAX_MASK = 4096
 """Maximum number of tokens of long sentences."""
 
 
-@role_invariant("mask-properties")
+@role_invariant("mask-properties", scope="entry")
 def masks_have_their_declared_properties(subject: Subject, role: str) -> Verdict:
     """A mask hides what its properties declare, and every non-padding query has a visible key."""
     short = _as_declared(subject, role, *_sizes(subject, role))
@@ -64,7 +64,7 @@ def _as_declared(subject: Subject, role: str, queries: int, keys: int, lengths: 
     return _no_pair(wrong, mask, lengths, "keys visible or hidden against the declared properties")
 
 
-@role_invariant("mask-definition")
+@role_invariant("mask-definition", scope="entry")
 def masks_equal_their_definition(subject: Subject, role: str) -> Verdict:
     """A mask equals `may_attend` for every pair of a query and a key."""
     masking = subject.masking(role)
@@ -79,7 +79,7 @@ def masks_equal_their_definition(subject: Subject, role: str) -> Verdict:
     return _no_pair(mask != defined, mask, lengths, "query-key pairs that differ from may_attend")
 
 
-@role_invariant("mask-steps")
+@role_invariant("mask-steps", scope="entry")
 def masks_are_the_same_step_by_step(subject: Subject, role: str) -> Verdict:
     """The mask of a single query or sentence equals its part of the whole mask, as decoding requires."""
     masking = subject.masking(role)

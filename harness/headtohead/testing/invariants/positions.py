@@ -58,9 +58,11 @@ def positions_act_in_every_role(subject: Subject, role: str) -> Verdict:
         return does_not_apply("the style has no scores")
     if subject.positional(role).by_row:
         return does_not_apply(COUNTS_ROWS)
+    style = subject.attention(role).style
+    if overrides(style, Attention, "mix_feed_forward") or overrides(style, Attention, "mix_inner"):
+        return does_not_apply("the style may mix tokens in the feed-forward network alone")
     change, checked = _swap_adjacent_keys(subject, role)
     embedded = _embedded_difference(subject, role)
-    style = subject.attention(role).style
     style_has_order = style.depends_on_order(style.options)
     if overrides(style, Attention, "mix_embeddings"):
         style_has_order = False
@@ -193,7 +195,7 @@ def weights_fall_strictly_with_distance(subject: Subject, role: str) -> Verdict:
     if "falls-with-distance" not in subject.positional(role).properties:
         return does_not_apply('the encoding does not declare "falls-with-distance"')
     style = subject.attention(role).style
-    hooks = ("mix_tokens", "scores", "mix_scores", "normalise", "mix")
+    hooks = ("mix_tokens", "mix_projections", "scores", "mix_scores", "normalise", "mix")
     if not style.projects or any(overrides(style, Attention, name) for name in hooks):
         return does_not_apply("the style's weights are not a plain softmax of the tokens' scores")
     x, memory = subject.activations(role)

@@ -91,21 +91,18 @@ def _changes(
     sentences = subject.sentences
     source_size, target_size = subject.vocab_sizes
     vocab_size = source_size if side == "source" else target_size
-    time = getattr(sentences, side).shape[-1]
-    positions = torch.arange(time)
-    changes = []
-    for sentence in range(sentences.source.shape[1]):
-        # In copy i of the sentence, token i changes.
-        index = torch.full((time,), sentence)
-        copies = sentences.map(partial(torch.index_select, dim=1, index=index))
-        if full_length:
-            full = torch.full_like(copies.target_lengths, sentences.target.shape[-1])
-            copies = replace(copies, target_lengths=full)
-        ids = getattr(copies, side).clone()
-        ids[:, positions, positions] = next_words(ids[:, positions, positions], vocab_size)
-        change = subject.logits(copies) - subject.logits(replace(copies, **{side: ids}))
-        changes.append(change.abs())
-    return torch.stack(changes, dim=1)
+    members, batch, time = getattr(sentences, side).shape
+    # Each sentence occurs once per token; in copy i, token i changes.
+    copies = sentences.map(partial(torch.repeat_interleave, repeats=time, dim=1))
+    if full_length:
+        full = torch.full_like(copies.target_lengths, sentences.target.shape[-1])
+        copies = replace(copies, target_lengths=full)
+    ids = getattr(copies, side).clone()
+    rows = torch.arange(batch * time)
+    positions = torch.arange(time).repeat(batch)
+    ids[:, rows, positions] = next_words(ids[:, rows, positions], vocab_size)
+    change = (subject.logits(copies) - subject.logits(replace(copies, **{side: ids}))).abs()
+    return change.view(members, batch, time, *change.shape[2:])
 
 
 @invariant("pad-columns")

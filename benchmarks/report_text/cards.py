@@ -1,0 +1,192 @@
+"""Cards of changes in ``docs/results``: every number of a card is that of the reports that its rows name.
+
+The reports are those of ``reports/``, whose differences and intervals `recompute` recomputes. Costs are recomputed from
+``results.csv``, and the mean over settings by random effects (DerSimonian and Laird, Hartung and Knapp, Higgins).
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from report_text.files import Finding
+from report_text.numbers import METRICS, NUMBER, Expected, N, agrees, fits
+from report_text.page import unescaped
+
+COLUMNS = (
+    "setting",
+    "difference",
+    "95 % interval",
+    "verdict",
+    "p",
+    "seeds",
+    "parameters",
+    "FLOPs",
+    "report",
+)
+"""Columns of the table of a card; the first row has them."""
+
+MIN_COMBINED = 3
+"""Smallest number of settings that are combined."""
+
+Contrast = Mapping[str, Any]
+
+
+def is_card(file: Path) -> bool:
+    """Return whether a Markdown file is the card of a change."""
+    return f"| {' | '.join(COLUMNS)} |" in file.read_text(encoding="utf-8")
+
+
+def card_findings(file: Path, reports: Path) -> list[Finding]:
+    """Return what is wrong with the numbers of a card.
+
+    Args:
+        file: The card.
+        reports: The folder of the reports that its rows name.
+    """
+    lines = unescaped(file.read_text(encoding="utf-8")).splitlines()
+    findings = []
+    contrasts = []
+    for number, line in enumerate(lines, start=1):
+        if line.startswith("|") and line.endswith("` |"):
+            cells = [cell.strip() for cell in line.split("|")[1:-1]]
+            contrast = contrast_of_row(dict(zip(COLUMNS, cells, strict=True)), reports)
+            if contrast is None:
+                findings.append(Finding(number, f"no contrast of the report has the row '{line}'"))
+            else:
+                contrasts.append(contrast)
+    for number, line in enumerate(lines, start=1):
+        if line.startswith("**") and not findings:
+            findings += answer_findings(number, line.strip("*"), contrasts)
+    return findings
+
+
+def contrast_of_row(row: Mapping[str, str], reports: Path) -> Contrast | None:
+    """Return the contrast of a report that has the numbers and the verdict of a row, or None."""
+    contrasts, runs = contrasts_and_runs(reports / row["report"].strip("`"))
+    for contrast in contrasts:
+        if is_row(row, contrast, runs):
+            return contrast
+    return None
+
+
+@functools.cache
+def contrasts_and_runs(folder: Path) -> tuple[list[Contrast], pd.DataFrame]:
+    """Return the main contrasts of a report that are a change of one field, and its table of runs."""
+    answer = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
+    contrasts = [own for own in answer["contrasts"] if own["main"] and own.get("change")]
+    return contrasts, pd.read_csv(folder / "results.csv")
+
+
+def is_row(row: Mapping[str, str], contrast: Contrast, runs: pd.DataFrame) -> bool:
+    """Return whether a row has the numbers and the verdict of a contrast."""
+    setting = contrast["setting"]
+    numbers = [setting["width"], *setting["layers"], setting["steps"]]
+    if setting["passes"]:
+        numbers.append(setting["passes"])
+    is_setting = fits(row["setting"].removeprefix(setting["data"]), numbers)
+    if not is_setting or row["verdict"] != contrast["verdict"]:
+        return False
+    costs = [cost(contrast, runs, name) for name in ("parameters/non_embedding", "flops_per_token")]
+    expected: list[tuple[str, Sequence[float | None]]] = [
+        ("seeds", [len(contrast["seeds"])]),
+        ("parameters", costs[:1]),
+        ("FLOPs", costs[1:]),
+    ]
+    if contrast["direction"] != "cannot tell":
+        ends = contrast["interval"] or {"low": math.nan, "high": math.nan}
+        p = contrast["adjusted_p"]
+        is_small = row["p"].startswith("<") and p < 0.001
+        expected += [
+            ("difference", [contrast["difference"]]),
+            ("95 % interval", [ends["low"], ends["high"]]),
+            ("p", [0.001 if is_small else p]),
+        ]
+    return all(fits(row[column].replace("-", "−"), values) for column, values in expected)
+
+
+def cost(contrast: Contrast, runs: pd.DataFrame, column: str) -> float:
+    """Return by how many percent the changed variant of the first pair has more than the other one."""
+    changed, against = contrast["pairs"][0]
+    values = [runs.loc[runs["variant"] == slug, column].iloc[0] for slug in (changed, against)]
+    return float(100 * (values[0] / values[1] - 1))
+
+
+def answer_findings(line: int, text: str, contrasts: Sequence[Contrast]) -> list[Finding]:
+    """Return the numbers of the sentences of a card that are not those of its contrasts."""
+    measured = [own for own in contrasts if own["direction"] != "cannot tell"]
+    counts = Counter(own["metric"] for own in measured)
+    first = contrasts[0]
+    if counts:
+        (metric, _), *_ = counts.most_common()
+        measured = [own for own in measured if own["metric"] == metric]
+        first = measured[0]
+    sentence = first.get("sentence") or ""
+    rest = text.removeprefix(sentence)
+    if rest == text and sentence and len(measured) < MIN_COMBINED:
+        return [Finding(line, f"the sentence of the report is '{sentence}'")]
+    findings = []
+    for pattern, values in answer_rules(measured, len(contrasts)):
+        found = re.search(pattern, rest)
+        if found is None:
+            continue
+        for printed, value in zip(found.groups(), values, strict=True):
+            if not agrees(printed, value):
+                findings.append(Finding(line, f"{printed}, expected {value:.6g}, in '{found[0]}'"))
+        rest = rest.replace(found[0], "")
+    for found in NUMBER.finditer(rest):
+        findings.append(Finding(line, f"no source for {found[0]} in '{rest}'"))
+    return findings
+
+
+def answer_rules(measured: Sequence[Contrast], number: int) -> list[tuple[str, Expected]]:
+    """Return patterns of sentences on the settings of a metric, and their numbers.
+
+    Args:
+        measured: The contrasts in the metric; those that cannot tell are not among them.
+        number: Number of rows of the card.
+    """
+    rules = [
+        (rf"{N} settings? in (?:{'|'.join(METRICS)}): too few", [float(len(measured))]),
+        (rf"{N} settings? cannot tell", [float(number - len(measured))]),
+    ]
+    if len(measured) >= MIN_COMBINED:
+        pattern = (
+            rf"Over {N} settings, the mean difference in [\w ]+ is {N} \({N} to {N}\)\. In another setting it is "
+            rf"expected from {N} to {N}"
+        )
+        rules.append((pattern, combined(measured)))
+    if measured and not measured[0].get("sentence"):
+        ends = measured[0]["interval"]
+        numbers = [measured[0]["difference"], ends["low"], ends["high"]]
+        rules.append((rf"\({N}, {N} to {N}\)", numbers))
+    return rules
+
+
+def combined(contrasts: Sequence[Contrast]) -> Expected:
+    """Return number, mean, and the ends of the intervals of the mean and of another setting."""
+    means = np.array([own["difference"] for own in contrasts])
+    variances = np.array([sum(part["variance"] for part in own["sources"]) for own in contrasts])
+    count = len(means)
+    fixed = 1 / variances
+    deviations = (means - np.average(means, weights=fixed)) ** 2
+    scale = fixed.sum() - (fixed**2).sum() / fixed.sum()
+    between = max(0.0, (fixed @ deviations - (count - 1)) / scale)
+    weights = 1 / (variances + between)
+    mean = np.average(means, weights=weights)
+    excess = weights @ (means - mean) ** 2 / (count - 1)
+    error = math.sqrt(max(1.0, excess) / weights.sum())
+    half = stats.t.ppf(0.975, count - 1) * error
+    prediction = stats.t.ppf(0.975, count - 2) * math.sqrt(error**2 + between)
+    ends = [mean - half, mean + half, mean - prediction, mean + prediction]
+    return [float(count), float(mean), *map(float, ends)]

@@ -1,0 +1,594 @@
+"""The pages of ``docs/results``: a heat map of all committed differences, and a card per change.
+
+A change is a field with its value before and after, such as positional: sinusoidal → rotary. Everything is read from
+``answer.json`` and ``results.csv`` of the committed reports that are not withdrawn. A setting in which all scores are
+the lowest or highest possible ones is shown as "cannot tell", and neither counted nor averaged.
+
+``python docs/generator/results.py`` writes the pages; ``make docs`` writes them with the other generated pages.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from headtohead.config.clauses import change_clause
+from headtohead.config.labels import listed, text
+from headtohead.errors import HeadToHeadError
+from headtohead.figures import style
+from headtohead.figures.rows import Row, row_figure
+from headtohead.plugins.families import COMPONENTS
+from headtohead.plugins.registry import find_entry
+from headtohead.storage.metrics import counted, readable, show, with_unit
+from headtohead_judge.paired_tests import Difference, Source
+from headtohead_judge.random_effects import MIN_SETTINGS, CombinedSettings, combine
+from headtohead_judge.verdicts import CANNOT_TELL
+
+ROOT = Path(__file__).parents[2]
+REPORTS = ROOT / "reports"
+RESULTS = ROOT / "docs" / "results"
+
+NOT_COMPONENTS = ("train.", "data", "match", "size", "recipe")
+"""Beginnings of fields that are no component of a model; their changes have no card."""
+
+PUBLISHED = ("quickstart", "architectures")
+"""Reports with their page as a browser opens it in ``docs/results``."""
+
+DEMO = "demo/"
+"""Folder of the report of ``make demo``, which is not committed."""
+
+CARD_STUDY = "card-"
+"""Beginning of the names of the studies of ``h2h card``."""
+
+FIGURES = "*-[0-9].svg"
+"""Names of the figures of cards."""
+
+NOT_CARDS = ("README.md", "records.md")
+"""Pages of the folder that are no card."""
+
+SETTLED = {"better": "better", "worse": "worse", "larger": "other", "smaller": "other"}
+SETTLED |= {"equivalent": "equivalent"}
+"""The class of a verdict by its direction; the cell of another direction is hatched."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where a difference was measured: data, size and training; its text is the head of a column."""
+
+    data: str
+    width: int
+    layers: str
+    steps: int
+    passes: float | None
+    matched: str | None
+    tuned: tuple[str, ...]
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> Setting:
+        """Return the setting of a contrast of ``answer.json``."""
+        layers = " + ".join(map(str, fields["layers"]))
+        tuned = tuple(fields["tuned"])
+        return cls(**(dict(fields) | {"layers": layers, "tuned": tuned}))
+
+    @property
+    def lines(self) -> list[str]:
+        """The setting as lines of a cell."""
+        unit = "layer" if self.layers == "1" else "layers"
+        lines = [self.data, f"width {self.width}, {self.layers} {unit}", f"{self.steps:,} steps"]
+        if self.passes:
+            lines[-1] += f", {self.passes:.2g} passes"
+        if self.matched:
+            lines.append(f"equal {self.matched}")
+        if self.tuned:
+            names = [field.rpartition(".")[2].replace("lr", "rates") for field in self.tuned]
+            lines.append(f"tuned {listed(names)}")
+        return lines
+
+
+@dataclass(frozen=True)
+class Result:
+    """A judged contrast of one change.
+
+    Attributes:
+        report: The name of its report.
+        setting: Where the difference was measured.
+        contrast: Its fields of ``answer.json``.
+        name: The change as people call it.
+    """
+
+    report: str
+    setting: Setting
+    contrast: Mapping[str, Any]
+    name: str
+
+    @property
+    def change(self) -> tuple[str, str, str]:
+        """The field, and its value before and after, as text."""
+        change = self.contrast["change"]
+        return change["field"], text(change["from"]), text(change["to"])
+
+    @property
+    def metric(self) -> str:
+        """The metric of the difference."""
+        return str(self.contrast["metric"])
+
+    @property
+    def can_tell(self) -> bool:
+        """Whether the scores can differ: not all are the lowest or highest possible ones."""
+        return bool(self.contrast["direction"] != CANNOT_TELL)
+
+    @property
+    def difference(self) -> str:
+        """The difference with its sign; where the scores cannot tell, what all of them are."""
+        if not self.can_tell:
+            return f"{readable(self.metric)}: {self.contrast['reason']}"
+        return show(self.contrast["difference"], self.metric, signed=True)
+
+    @property
+    def interval(self) -> str:
+        """The ends of the interval; empty where the scores cannot tell."""
+        if not self.can_tell:
+            return ""
+        ends = self.contrast["interval"]
+        low = show(ends["low"], self.metric, signed=True)
+        high = show(ends["high"], self.metric, signed=True)
+        return f"{low} to {high}"
+
+    @property
+    def estimate(self) -> Difference:
+        """The difference with its sources of variance."""
+        sources = tuple(Source(**source) for source in self.contrast["sources"])
+        seeds = len(self.contrast["seeds"])
+        return Difference("varied", seeds, self.contrast["difference"], sources, math.nan, math.nan)
+
+
+def withdrawn(reports: Path) -> dict[str, str]:
+    """Return why reports are withdrawn, by their names; empty without any."""
+    file = reports / "withdrawn.yaml"
+    if not file.is_file():
+        return {}
+    return yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+
+
+def results(reports: Path = REPORTS) -> list[Result]:
+    """Return every judged main contrast of a component, report by report, without withdrawn reports."""
+    left_out = withdrawn(reports)
+    results = []
+    for file in sorted(reports.rglob("answer.json")):
+        report = file.parent.relative_to(reports).as_posix()
+        if report in left_out or report.startswith(DEMO):
+            continue
+        answer = json.loads(file.read_text(encoding="utf-8"))
+        for contrast in answer["contrasts"]:
+            if _is_shown(contrast):
+                name = _name(contrast, answer["contrasts"])
+                results.append(Result(report, Setting.of(contrast["setting"]), contrast, name))
+    return results
+
+
+def _name(contrast: Mapping[str, Any], contrasts: Sequence[Mapping[str, Any]]) -> str:
+    """Return the change of a contrast as people call it.
+
+    A declared contrast can have any name: it is called like another contrast of the same change, the one with the
+    shortest name. A name that also has other fields, after a comma or in parentheses, does not count. Without any, it
+    is called by its values.
+    """
+    if contrast["family"] != "declared":
+        return str(contrast["name"])
+    change = contrast["change"]
+    names = []
+    for other in contrasts:
+        is_alike = other["family"] != "declared" and other.get("change") == change
+        if is_alike and not re.search(r"[(,]", other["name"]):
+            names.append(str(other["name"]))
+    by_values = change_clause(text(change["to"]), text(change["from"]))
+    return min(names, key=len, default=by_values)
+
+
+def _is_shown(contrast: Mapping[str, Any]) -> bool:
+    """Return whether a contrast has a cell: a main contrast of one component.
+
+    It has an interval and its sources, or its scores cannot tell.
+    """
+    change = contrast.get("change")
+    if not contrast["main"] or not change or change["field"].startswith(NOT_COMPONENTS):
+        return False
+    if contrast["direction"] == CANNOT_TELL:
+        return True
+    return bool(contrast["interval"] and contrast["sources"])
+
+
+def slug(change: tuple[str, str, str]) -> str:
+    """Return the name of the page of a change."""
+    words = re.sub(r"[^a-z0-9]+", "-", " ".join(change).lower())
+    return words.strip("-")
+
+
+def by_change(found: Sequence[Result]) -> dict[tuple[str, str, str], list[Result]]:
+    """Return the results of each change, the most studied change first."""
+    groups: dict[tuple[str, str, str], list[Result]] = {}
+    for result in found:
+        groups.setdefault(result.change, []).append(result)
+    ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+    return dict(ordered)
+
+
+CELL = '{difference} {metric}<br>{interval}<br><span class="{kind}">{verdict}</span>'
+NO_VERDICT_CELL = '{difference}<br><span class="open">{verdict}</span>'
+
+
+def heat_map(found: Sequence[Result]) -> str:
+    """Return the table of all results, a row per change and a column per report and setting.
+
+    The class of a verdict is its colour on the site; elsewhere the table has the verdict in words alone.
+    """
+    if not found:
+        return "No report has a result."
+    columns = list(dict.fromkeys((result.report, result.setting) for result in found))
+    heads = []
+    for report, setting in columns:
+        heads.append("<br>".join([*setting.lines, f"`{report}`"]))
+    lines = [f"| change | {' | '.join(heads)} |", f"|---|{'---|' * len(columns)}"]
+    for change, group in by_change(found).items():
+        cells: dict[tuple[str, Setting], list[str]] = {}
+        for result in group:
+            cells.setdefault((result.report, result.setting), []).append(_cell(result))
+        row = [f"[{group[0].name}]({slug(change)}.md)"]
+        row += ["<br>".join(cells.get(column, [])) for column in columns]
+        lines.append(f"| {' | '.join(row)} |")
+    return "\n".join(lines)
+
+
+def _cell(result: Result) -> str:
+    """Return the cell of a result: difference, interval and verdict, which has the class of its direction.
+
+    Where the scores cannot tell, it has what all of them are in place of the difference.
+    """
+    if not result.can_tell:
+        return NO_VERDICT_CELL.format(
+            difference=result.difference, verdict=result.contrast["direction"]
+        )
+    return CELL.format(
+        kind=SETTLED.get(result.contrast["direction"], "open"),
+        difference=result.difference,
+        metric=readable(result.metric),
+        interval=result.interval,
+        verdict=result.contrast["verdict"],
+    )
+
+
+def combined(group: Sequence[Result]) -> CombinedSettings | None:
+    """Return the settings of a change in one metric combined; None with too few, or shared runs.
+
+    A setting is a result with a variance.
+    """
+    if shares_runs(group):
+        return None
+    differences = [result.estimate for result in group if result.estimate.error > 0]
+    if len(differences) < MIN_SETTINGS:
+        return None
+    return combine(differences)
+
+
+def shares_runs(group: Sequence[Result]) -> bool:
+    """Return whether results of a report have the same data, size and steps, so that they can share runs."""
+    trained = set()
+    for result in group:
+        setting = result.setting
+        trained.add((result.report, setting.data, setting.width, setting.layers, setting.steps))
+    return len(trained) < len(group)
+
+
+COMBINED = (
+    "Over {settings} settings, the mean difference in {metric} is {mean} ({interval}). In another setting it is "
+    "expected from {prediction}."
+)
+SINGLE = "{number} in {metric}: too few to say what another setting would give."
+NOT_COUNTED = (
+    "{number} cannot tell, because all scores there are the lowest or highest possible ones, and {verb} "
+    "not counted."
+)
+SHARED = "Its settings are not combined, because some are from one report and can share runs."
+
+
+def answer(group: Sequence[Result]) -> str:
+    """Return the sentences of a card: on the settings of the metric that most have, and on those that cannot tell."""
+    metrics = metrics_of(group)
+    if not metrics:
+        return _sentence(group[0])
+    measured = in_metric(group, metrics[0])
+    sentences = _sentences(measured)
+    not_counted = sum(not result.can_tell for result in group)
+    if not_counted:
+        number = counted(not_counted, "setting")
+        verb = "is" if not_counted == 1 else "are"
+        sentences += f" {NOT_COUNTED.format(number=number.capitalize(), verb=verb)}"
+    return sentences
+
+
+def _sentences(measured: Sequence[Result]) -> str:
+    """Return the two sentences on settings in one metric: combined, or the first one alone and why."""
+    metric = measured[0].metric
+    together = combined(measured)
+    if together is None:
+        first = _sentence(measured[0])
+        if shares_runs(measured):
+            return f"{first} {SHARED}"
+        number = counted(len(measured), "setting").capitalize()
+        return f"{first} {SINGLE.format(number=number, metric=readable(metric))}"
+    return COMBINED.format(
+        settings=together.settings,
+        metric=readable(metric),
+        mean=show(together.mean, metric, signed=True),
+        interval=_ends(together.interval.low, together.interval.high, metric),
+        prediction=_ends(together.prediction.low, together.prediction.high, metric),
+    )
+
+
+def _sentence(result: Result) -> str:
+    """Return the sentence of the report on a result; if it has none, its verdict as a sentence."""
+    contrast = result.contrast
+    if contrast.get("sentence"):
+        return str(contrast["sentence"])
+    return f"{result.name}: {contrast['verdict']} ({result.difference}, {result.interval})."
+
+
+def _ends(low: float, high: float, metric: str) -> str:
+    """Return the ends of an interval."""
+    return f"{show(low, metric, signed=True)} to {show(high, metric, signed=True)}"
+
+
+def figure(group: Sequence[Result], metric: str) -> str:
+    """Return the plot of the differences of a change in one metric as SVG: intervals, and the settings combined."""
+    rows = []
+    measured = in_metric(group, metric)
+    for result in measured:
+        ends = result.contrast["interval"]
+        lines = result.setting.lines
+        is_settled = result.contrast["direction"] in SETTLED
+        row = Row(
+            ", ".join(lines[:3]),
+            f"{result.difference}  {result.contrast['direction']}",
+            result.contrast["difference"],
+            ends["low"],
+            ends["high"],
+            is_strong=is_settled,
+        )
+        rows.append(row)
+    together = combined(measured)
+    if together is not None:
+        mean, interval, prediction = together.mean, together.interval, together.prediction
+        shown = show(mean, metric, signed=True)
+        rows.append(Row("mean of the settings", shown, mean, interval.low, interval.high))
+        expected = _ends(prediction.low, prediction.high, metric)
+        rows.append(Row("another setting", expected, mean, prediction.low, prediction.high))
+    drawn, (axes,) = row_figure(rows, f"difference in {with_unit(metric)}")
+    with style.drawing():
+        axes.axvline(0, color=style.INK, linewidth=1.0, zorder=1)
+    return (
+        style.to_svg(drawn, metric, title=f"Difference in {with_unit(metric)} in every setting")
+        + "\n"
+    )
+
+
+CARD = """# {name}
+
+**{answer}**
+
+{component}
+
+{figures}
+
+| setting | difference | 95 % interval | verdict | p | seeds | parameters | FLOPs | report |
+|---|---:|---|---|---:|---:|---:|---:|---|
+{rows}
+
+Intervals are those of the reports, simultaneous within a report. Parameters (without embeddings) and FLOPs per
+token are those of the changed model against the other one. Settings are combined by random effects (DerSimonian and
+Laird, with the interval of Hartung and Knapp). Settings on one text are not independent, so that these two
+intervals are too short.
+
+{repeat}{generated}
+"""
+GENERATED = "Generated by `make docs` from the committed reports."
+REPEAT = """To repeat it:
+
+```sh
+{commands}
+```
+
+"""
+ROW = (
+    "| {setting} | {difference} | {interval} | {verdict} | {p} | {seeds} | {parameters} | {flops} "
+    "| `{report}` |"
+)
+
+
+def card(
+    change: tuple[str, str, str],
+    group: Sequence[Result],
+    reports: Path = REPORTS,
+    folder: Path = RESULTS,
+) -> str:
+    """Return the page of a change, which is written into the folder."""
+    rows = []
+    for result in group:
+        parameters, flops = costs(result, reports)
+        difference = result.difference
+        if result.can_tell:
+            difference += f" {readable(result.metric)}"
+        row = ROW.format(
+            setting=", ".join(result.setting.lines),
+            difference=difference,
+            interval=result.interval,
+            verdict=result.contrast["verdict"],
+            p=_p(result.contrast["adjusted_p"]),
+            seeds=len(result.contrast["seeds"]),
+            parameters=parameters,
+            flops=flops,
+            report=result.report,
+        )
+        rows.append(row)
+    figures = []
+    for number in range(len(metrics_of(group))):
+        figures.append(f"![Differences of every setting](figures/{slug(change)}-{number}.svg)")
+    return CARD.format(
+        name=_capital(group[0].name),
+        answer=answer(group),
+        component=_component(change, folder),
+        figures="\n\n".join(figures),
+        rows="\n".join(rows),
+        repeat=_repeat(group),
+        generated=GENERATED,
+    )
+
+
+def metrics_of(group: Sequence[Result]) -> list[str]:
+    """Return the metrics of the results that can tell, that of most results first."""
+    counts = Counter(result.metric for result in group if result.can_tell)
+    return [metric for metric, _ in counts.most_common()]
+
+
+def in_metric(group: Sequence[Result], metric: str) -> list[Result]:
+    """Return the results in a metric that can tell."""
+    return [result for result in group if result.can_tell and result.metric == metric]
+
+
+def _capital(name: str) -> str:
+    """Return a name with a capital first letter."""
+    return name[:1].upper() + name[1:]
+
+
+def _p(value: float | None) -> str:
+    """Return an adjusted p."""
+    if value is None:
+        return ""
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+VALUES = "`{field}`: {before} → {after}."
+VALUES_WITH_PAGE = (
+    "`{field}`: {before} → {after}. Its author's page, with the source: [{name}]({name}.md)."
+)
+
+
+def _component(change: tuple[str, str, str], folder: Path) -> str:
+    """Return the formula of a component with the link to the catalogue.
+
+    Of another field, and of a plugin that is not registered, both values; of a plugin also the link to the page of its
+    author, if the folder has it.
+    """
+    field, before, after = change
+    family, _, _ = field.partition(".")
+    name, _, _ = after.partition("(")
+    try:
+        summary = find_entry(family, name).entry.summary() if family in COMPONENTS else ""
+    except HeadToHeadError:
+        summary = ""
+    if not summary:
+        template = VALUES_WITH_PAGE if (folder / f"{name}.md").is_file() else VALUES
+        return template.format(field=field, before=before, after=after, name=name)
+    address = f"../reference/plugins.md#{family}{name}"
+    if (ROOT / "docs" / "reference" / "catalogue" / f"{family}.md").is_file():
+        address = f"../reference/catalogue/{family}.md#{name}"
+    return f"[{name}]({address}): {summary}"
+
+
+def costs(result: Result, reports: Path) -> tuple[str, str]:
+    """Return by how much the change raises parameters and FLOPs, as texts; empty without a table of runs."""
+    file = reports / result.report / "results.csv"
+    if not file.is_file():
+        return "", ""
+    runs = pd.read_csv(file)
+    columns = ["parameters/non_embedding", "flops_per_token"]
+    of_variants = runs.groupby("variant")[columns].first()
+    ((variant, against), *_) = result.contrast["pairs"]
+    parameters, flops = of_variants.loc[variant] / of_variants.loc[against] - 1
+    return f"{100 * parameters:+.1f} %", f"{100 * flops:+.1f} %"
+
+
+def _repeat(group: Sequence[Result]) -> str:
+    """Return the commands that repeat the reports; empty if no experiment has a report's name."""
+    commands = []
+    for report in dict.fromkeys(result.report for result in group):
+        file = ROOT / "experiments" / f"{report}.yaml"
+        if not file.is_file():
+            continue
+        if report.startswith(CARD_STUDY):
+            (plugin,) = yaml.safe_load(file.read_text(encoding="utf-8"))["plugins"]
+            commands.append(f"h2h card experiments/{plugin}")
+        else:
+            commands.append(f"h2h run experiments/{report}.yaml")
+    return REPEAT.format(commands="\n".join(commands)) if commands else ""
+
+
+def write(folder: Path, reports: Path = REPORTS) -> None:
+    """Write cards and their figures into ``docs/results``, and the heat map into its ``README.md``.
+
+    Pages of published reports, which are not committed beside their reports, are copied where they exist.
+    """
+    for name in PUBLISHED:
+        page_of_report = reports / name / "index.html"
+        if page_of_report.is_file():
+            shutil.copy(page_of_report, folder / f"{name}.html")
+    figures = folder / "figures"
+    figures.mkdir(exist_ok=True)
+    for old in [*figures.glob(FIGURES), *_generated(folder)]:
+        old.unlink()
+    found = results(reports)
+    for change, group in by_change(found).items():
+        (folder / f"{slug(change)}.md").write_text(
+            card(change, group, reports, folder), encoding="utf-8"
+        )
+        for number, metric in enumerate(metrics_of(group)):
+            drawn = figure(group, metric)
+            (figures / f"{slug(change)}-{number}.svg").write_text(drawn, encoding="utf-8")
+    index = folder / "README.md"
+    page = index.read_text(encoding="utf-8")
+    page = between(page, "heat map", heat_map(found))
+    names: dict[str, list[str]] = {}
+    for name, reason in withdrawn(reports).items():
+        names.setdefault(reason, []).append(name)
+    reasons = [f"- {', '.join(group)}: {reason}" for reason, group in names.items()]
+    page = between(page, "withdrawn", "\n".join(reasons) or "None.")
+    page = between(page, "pages", _pages_of_authors(folder))
+    index.write_text(page, encoding="utf-8")
+
+
+def _generated(folder: Path) -> list[Path]:
+    """Return the cards of an earlier call."""
+    return [page for page in folder.glob("*.md") if GENERATED in page.read_text(encoding="utf-8")]
+
+
+def _pages_of_authors(folder: Path) -> str:
+    """Return a line per page that is not generated: its title and its answer, which is its first bold text."""
+    lines = []
+    for page in sorted(set(folder.glob("*.md")) - set(_generated(folder))):
+        title, _, rest = page.read_text(encoding="utf-8").removeprefix("# ").partition("\n")
+        found = re.match(r"\s*\*\*(.*?)\*\*", rest, re.DOTALL)
+        if found and page.name not in NOT_CARDS:
+            lines.append(f"- [{title}]({page.name}): {' '.join(found[1].split())}")
+    return "\n".join(lines) or "None yet."
+
+
+def between(page: str, name: str, content: str) -> str:
+    """Return a page with new content between the comments that name a place."""
+    start = f"<!-- {name} -->\n"
+    end = f"<!-- end of {name} -->"
+    before, _, rest = page.partition(start)
+    _, _, after = rest.partition(end)
+    return f"{before}{start}{content}\n{end}{after}"
+
+
+if __name__ == "__main__":
+    write(RESULTS)

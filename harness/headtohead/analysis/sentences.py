@@ -1,0 +1,319 @@
+"""The sentence on a contrast, the same in every output: a template for each verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headtohead.analysis.averages import settings_text
+from headtohead.analysis.contrasts import ContrastResult
+from headtohead.analysis.study import Analysis
+from headtohead.analysis.wording import interval_text, possible
+from headtohead.config.clauses import (
+    as_noun,
+    capitalised,
+    change_clause,
+    contains_preposition,
+    joined_clause,
+    lead,
+)
+from headtohead.planning.variants import DATA_AXIS, SIZE_AXIS
+from headtohead.schema.phrases import spoken
+from headtohead.storage.contrasts import AxisEffect
+from headtohead.storage.experiment import VariantRecord
+from headtohead.storage.metrics import higher_is_better, readable
+from headtohead_judge.verdicts import (
+    BETTER,
+    BY_LESS,
+    BY_MORE,
+    CANNOT_TELL,
+    EQUIVALENT,
+    IDENTICAL,
+    LARGER,
+    NO_VERDICT,
+    NOT_SHOWN,
+    SAME,
+    SMALLER,
+    WORSE,
+    Direction,
+)
+
+SENTENCES: dict[Direction, str] = {
+    BETTER: "{change} {metric} {improves}{value_of_change}{expected}{limit}{settings}.",
+    WORSE: "{change} {metric} {worsens}{value_of_change}{expected}{limit}{settings}.",
+    LARGER: "{change} {metric} {rises}{value_of_change}{expected}{limit}{settings}.",
+    SMALLER: "{change} {metric} {falls}{value_of_change}{expected}{limit}{settings}.",
+    EQUIVALENT: "{change} any difference{in_metric} is smaller than the margin of {margin}{average}: {signed}{late}"
+    "{expected}{settings}.",
+    NOT_SHOWN: "{name}: no difference{in_metric} shown{average}, {signed}; {it} could be {possible}{expected}"
+    "{settings}.",
+    IDENTICAL: "{name}: {metric} {is_are} the same in every seed{expected}.",
+    SAME: "{name}: the same by construction{expected}.",
+    CANNOT_TELL: "{name}: cannot tell{in_metric}{reason}{expected}.",
+    NO_VERDICT: "{name}: no verdict{in_metric}{reason}{expected}.",
+}
+"""The sentence on a contrast by its verdict. Slots that do not apply are empty.
+
+Every difference and every end of an interval has its sign, as in tables and figures.
+"""
+
+DIFFERENCE = "{name}: the difference{in_metric} is {signed}{expected}."
+"""The sentence on a detected difference of two metrics, or of the effects of a head."""
+
+SUMS: dict[Direction, str] = {
+    BETTER: "{both} do not add up: together they {gain} {more} than the sum{in_metric}, {signed}{limit}.",
+    WORSE: "{both} do not add up: together they {gain} {less} than the sum{in_metric}, {signed}{limit}.",
+    EQUIVALENT: "{both} add up to within {margin}{in_metric}: {signed}{late}.",
+    NOT_SHOWN: "{both}: no interaction{in_metric} shown, {signed}; together they could be {possible} than the sum.",
+    IDENTICAL: "{both} add up exactly{in_metric}, in every seed.",
+    SAME: "{both} add up by construction.",
+    CANNOT_TELL: "{both}: cannot tell whether they add up{in_metric}{reason}.",
+    NO_VERDICT: "{both}: no verdict on their interaction{in_metric}{reason}.",
+}
+"""The sentence on whether two changes add up, by the verdict on their interaction."""
+
+DEPENDENCES: dict[Direction, str] = {
+    BETTER: "{effect}{on_metric} is better with {value} than with {against}: {signed}{limit}.",
+    WORSE: "{effect}{on_metric} is worse with {value} than with {against}: {signed}{limit}.",
+    EQUIVALENT: "{effect}{on_metric} is the same with {value} and {against}, to within {margin}: {signed}{late}.",
+    NOT_SHOWN: "{effect}{on_metric}: no difference between {value} and {against} shown, {signed}; with {value} it "
+    "could be {possible}.",
+    IDENTICAL: "{effect}{on_metric} is the same with {value} and {against} in every seed.",
+    SAME: "{effect} is the same with {value} and {against} by construction.",
+    CANNOT_TELL: "{effect}{on_metric}: cannot tell {value} from {against}{reason}.",
+    NO_VERDICT: "{effect}{on_metric}: no verdict on {value} against {against}{reason}.",
+}
+"""The sentence on whether the effect of a change depends on the data or the size."""
+
+EFFECT = "The effect of {change}"
+LEAD = "{lead},"
+NAMED = "{name}:"
+BOTH = "{first} and {second}"
+INTERVAL = " ({interval})"
+CONSTANT = "{signed} in every seed"
+AFTER_LEAD = ": {signed}"
+AFTER_NAME = ", {signed}"
+IN_METRIC = " in {metric}"
+ON_METRIC = " on {metric}"
+ON_AVERAGE = " on average"
+REASON = " ({reason})"
+LESS = "; the difference is smaller than the margin of {margin}"
+PERHAPS_LESS = "; the difference may be smaller than the margin of {margin}"
+BRACKETS = "In brackets: simultaneous 95 % intervals of the differences."
+BRACKETS_OF_ONE = "In brackets: the 95 % interval of the difference."
+MARGIN_NOTE = "The margin of {margin} is the smallest difference that matters."
+LATE = "; the margin was set after results existed"
+LATE_LIMIT = ", which was set after results existed"
+SETTINGS = "; {settings}"
+EXPECTED = {
+    "agrees": ", as expected",
+    "disagrees": ", unlike the expected result",
+    "undecided": ", which leaves the expected result open",
+}
+"""What a sentence states about the expected result."""
+
+
+def sentence(analysis: Analysis, contrast: ContrastResult, *, names_metric: bool = True) -> str:
+    """Return the sentence on a contrast, with a full stop: its change, its verdict, and the numbers of the verdict.
+
+    A detected difference is stated with its sign and its interval, and with the margin unless it is shown to be larger.
+    The sentence on another verdict has the margin, the interval or the reason, where its template in ``SENTENCES`` has
+    a slot. The same holds for the expected result and, for an average, for how its settings differ. The detected
+    difference of two metrics, or of the effects of a head, has the template ``DIFFERENCE``. Interactions have the
+    templates ``SUMS`` and ``DEPENDENCES``, without an expected result and without settings.
+
+    Args:
+        analysis: The analysis.
+        contrast: A contrast of this analysis.
+        names_metric: Whether the metric is named also where the sentence is clear without it. Sentences on a detected
+            difference of a single metric always name it.
+
+    Raises:
+        HeadToHeadError: If the stored values per example of a run are damaged.
+    """
+    if contrast.family == "interaction":
+        return _interaction_sentence(analysis, contrast, names_metric=names_metric)
+    slots = _slots(contrast, names_metric=names_metric) | _verbs(contrast.metric)
+    settings = settings_text(analysis, contrast)
+    if settings:
+        slots["settings"] = SETTINGS.format(settings=settings)
+        slots["average"] = ON_AVERAGE
+    template = SENTENCES[contrast.direction]
+    is_effect_of_head = contrast.metric.startswith("heads/")
+    has_several_metrics = len(contrast.contrast.metrics) > 1
+    if contrast.detected and (is_effect_of_head or has_several_metrics):
+        template = DIFFERENCE
+    return template.format(**slots)
+
+
+def brackets_note(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> str:
+    """Return what the brackets in the sentences on these contrasts are; empty if no sentence has brackets."""
+    with_brackets = []
+    for contrast in contrasts:
+        shows_points = contrast.detected and _is_constant(contrast)
+        if interval_text(contrast) and not shows_points:
+            with_brackets.append(contrast)
+    if not with_brackets:
+        return ""
+    families = {contrast.judged_as for contrast in with_brackets}
+    tested = sum(analysis.families.tested(family) for family in families)
+    return BRACKETS_OF_ONE if tested == 1 else BRACKETS
+
+
+def margin_note(contrasts: Sequence[ContrastResult]) -> str:
+    """Return what the margin is that the sentences on these contrasts have; empty without one, or with several."""
+    margins = set()
+    for contrast in contrasts:
+        if contrast.direction == EQUIVALENT or _limit(contrast):
+            margins.add(spoken(contrast.judgement.margin))
+    if len(margins) != 1:
+        return ""
+    return MARGIN_NOTE.format(margin=margins.pop())
+
+
+def _slots(contrast: ContrastResult, *, names_metric: bool) -> dict[str, str]:
+    """Return the slots of all templates that do not depend on the other results; slots that do not apply are empty.
+
+    ``average`` and ``settings`` are empty here. ``change`` is the beginning of a sentence: a name that the experiment
+    file gives is followed by a colon, a clause becomes ``With rotary instead of sinusoidal,``, unless there is a
+    preposition inside it. ``it`` is the metric where the sentence does not name it before.
+    """
+    name = capitalised(contrast.name)
+    clause = contrast.name
+    lead_in = NAMED.format(name=name)
+    value_of_change = AFTER_NAME
+    if not contrast.record.is_named and not contains_preposition(clause):
+        value_of_change = AFTER_LEAD
+        lead_in = LEAD.format(lead=lead(clause))
+    metric = readable(contrast.metric)
+    has_one_metric = len(contrast.contrast.metrics) == 1
+    shows_metric = names_metric and has_one_metric
+    signed = _signed(contrast)
+    margin = contrast.judgement.margin
+    return {
+        "name": name,
+        "change": lead_in,
+        "metric": metric,
+        "in_metric": IN_METRIC.format(metric=metric) if shows_metric else "",
+        "on_metric": ON_METRIC.format(metric=metric) if shows_metric else "",
+        "it": metric if has_one_metric and not names_metric else "it",
+        "signed": signed,
+        "value_of_change": value_of_change.format(signed=signed),
+        "possible": possible(contrast),
+        "margin": spoken(margin) if margin else "",
+        "limit": _limit(contrast),
+        "late": LATE if margin and contrast.late_margin else "",
+        "reason": REASON.format(reason=contrast.reason) if contrast.reason else "",
+        "expected": EXPECTED[contrast.agreement.verdict] if contrast.agreement else "",
+        "average": "",
+        "settings": "",
+    }
+
+
+def _signed(contrast: ContrastResult) -> str:
+    """Return a difference with its sign, followed by its interval, or by *in every seed* if it is the same in each."""
+    if contrast.detected and _is_constant(contrast):
+        return CONSTANT.format(signed=contrast.difference_text)
+    return contrast.difference_text + _interval(contrast)
+
+
+def _interval(contrast: ContrastResult) -> str:
+    """Return the interval in brackets, with a space before it; empty without an interval."""
+    interval = interval_text(contrast)
+    return INTERVAL.format(interval=interval) if interval else ""
+
+
+def _is_constant(contrast: ContrastResult) -> bool:
+    """Return whether the difference is the same in every seed."""
+    return contrast.paired is not None and contrast.paired.kind == "constant"
+
+
+def _limit(contrast: ContrastResult) -> str:
+    """Return the clause that a detected difference is, or may be, smaller than the margin.
+
+    It is followed by a clause on a margin that was set late. Empty without a margin, for a difference by more than the
+    margin, and for other verdicts.
+    """
+    margin = contrast.judgement.margin
+    if not margin or not contrast.detected or contrast.size == BY_MORE:
+        return ""
+    template = LESS if contrast.size == BY_LESS else PERHAPS_LESS
+    limit = template.format(margin=spoken(margin))
+    return limit + LATE_LIMIT if contrast.late_margin else limit
+
+
+def _verbs(metric: str) -> dict[str, str]:
+    """Return the verbs of the templates in the number of a metric: ``bits per byte improve``, ``loss improves``."""
+    noun = readable(metric).partition(" per ")[0]
+    is_plural = noun.endswith("s") and not noun.endswith("ss")
+    verbs = {"is_are": "are" if is_plural else "is"}
+    for verb in ("improve", "worsen", "rise", "fall"):
+        verbs[f"{verb}s"] = verb if is_plural else f"{verb}s"
+    return verbs
+
+
+def _interaction_sentence(
+    analysis: Analysis, contrast: ContrastResult, *, names_metric: bool
+) -> str:
+    """Return the sentence on whether two changes add up, or on how the effect of a change depends on data or size.
+
+    A detected interaction is larger or smaller, and has the template of better or worse. It is better if the
+    interaction is in the direction of better scores: both changes together are better than the sum of their effects, or
+    the effect is better with the other data or size. Other verdicts have their own templates.
+    """
+    direction = contrast.direction
+    is_better = (direction == LARGER) == higher_is_better(contrast.metric)
+    if contrast.detected:
+        direction = BETTER if is_better else WORSE
+    _, second = contrast.record.effects
+    slots = _slots(contrast, names_metric=names_metric)
+    first_clause, second_clause = _clauses(analysis, contrast)
+    if second.axis in (DATA_AXIS, SIZE_AXIS):
+        slots["effect"] = EFFECT.format(change=as_noun(first_clause))
+        slots["value"] = as_noun(analysis.frames.record.phrase(second.axis, second.value))
+        slots["against"] = as_noun(analysis.frames.record.phrase(second.axis, second.against))
+        return DEPENDENCES[direction].format(**slots)
+    is_gain = _sum_of_effects(analysis, contrast) > 0
+    slots["both"] = _both(first_clause, second_clause)
+    slots["gain"] = "gain" if is_gain else "lose"
+    slots["more"] = "more" if is_gain else "less"
+    slots["less"] = "less" if is_gain else "more"
+    return SUMS[direction].format(**slots)
+
+
+def _clauses(analysis: Analysis, contrast: ContrastResult) -> tuple[str, str]:
+    """Return the clauses for both changes of an interaction, such as ``rotary instead of sinusoidal``."""
+    variants = [analysis.frames.by_slug[side.variant] for side in contrast.contrast.settings[0]]
+    # The order of the sides is that of `Factorial.interaction_weights`.
+    _, only_second, only_first, neither = variants
+    first, second = contrast.record.effects
+    return _clause(first, only_first, neither), _clause(second, only_second, neither)
+
+
+def _clause(effect: AxisEffect, changed: VariantRecord, against: VariantRecord) -> str:
+    """Return the clause for a change between two variants, which can be that of several axes together."""
+    clauses: dict[str, None] = {}
+    for axis in effect.axis.split(" and "):
+        if changed.axes[axis] != against.axes[axis]:
+            clauses[change_clause(changed.phrase(axis), against.phrase(axis))] = None
+    return joined_clause([*clauses])
+
+
+def _both(first: str, second: str) -> str:
+    """Return the clauses of two changes as the subject of a sentence, with a capital first letter."""
+    both = BOTH.format(first=as_noun(first), second=as_noun(second))
+    return capitalised(both)
+
+
+def _sum_of_effects(analysis: Analysis, contrast: ContrastResult) -> float:
+    """Return the sum of the effects of both changes alone, added over the settings.
+
+    It is positive if the changes improve the score. Each score is the mean of a variant over its seeds; NaN if a
+    variant has no score.
+    """
+    total = 0.0
+    for setting in contrast.contrast.settings:
+        means = [analysis.frames.summary(side.variant, contrast.metric).mean for side in setting]
+        # The order of the sides is that of `Factorial.interaction_weights`.
+        _, only_second, only_first, neither = means
+        total += (only_first - neither) + (only_second - neither)
+    return total if higher_is_better(contrast.metric) else -total

@@ -1,0 +1,220 @@
+"""The heat map and the cards of results, from made answers of reports."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from scipy import stats
+
+from headtohead.storage.metrics import show
+from results import PUBLISHED, REPORTS, ROOT, answer, by_change, card, heat_map, results, write
+
+BASE = "sinusoidal"
+CHANGED = "rotary"
+SETTING = {
+    "data": "text tinyshakespeare",
+    "layers": [4],
+    "steps": 1000,
+    "passes": 0.78,
+    "matched": "parameters",
+    "tuned": ["train.lr"],
+}
+
+
+def contrast(difference: float, direction: str = "better", **fields: object) -> dict[str, object]:
+    made = {
+        "main": True,
+        "family": "factors",
+        "reason": None,
+        "name": "rotary instead of sinusoidal",
+        "metric": "test/loss",
+        "pairs": [[CHANGED, BASE]],
+        "change": {"field": "positional", "from": "sinusoidal", "to": "rotary"},
+        "setting": SETTING | {"width": 64},
+        "difference": difference,
+        "interval": {"low": difference - 0.01, "high": difference + 0.01},
+        "verdict": direction,
+        "direction": direction,
+        "adjusted_p": 0.0004,
+        "seeds": [1, 2, 3, 4, 5, 6],
+        "sources": [{"name": "training seeds", "variance": 1e-5, "degrees": 5}],
+    }
+    return made | fields
+
+
+def make_report(folder: Path, *contrasts: dict[str, object]) -> None:
+    folder.mkdir(parents=True)
+    stored = json.dumps({"contrasts": contrasts})
+    (folder / "answer.json").write_text(stored, encoding="utf-8")
+    rows = f"variant,parameters/non_embedding,flops_per_token\n{BASE},100,10\n{CHANGED},103,10\n"
+    (folder / "results.csv").write_text(rows, encoding="utf-8")
+
+
+@pytest.fixture
+def reports(tmp_path: Path) -> Path:
+    """Three reports in which rotary lowers the loss by 0.02 to 0.028, one of them without a detected difference."""
+    for number, width in enumerate((32, 64, 128)):
+        direction = "no difference shown" if width == 128 else "better"
+        made = contrast(-0.02 - 0.004 * number, direction, setting=SETTING | {"width": width})
+        make_report(tmp_path / "reports" / f"width-{width}", made)
+    return tmp_path / "reports"
+
+
+def test_the_heat_map_has_a_cell_per_change_and_setting(reports: Path) -> None:
+    head, _, row = heat_map(results(reports)).splitlines()
+    assert (
+        "width 128, 4 layers<br>1,000 steps, 0.78 passes<br>equal parameters<br>tuned rates" in head
+    )
+    cells = row.split(" | ")
+    assert cells[0] == "| [rotary instead of sinusoidal](positional-sinusoidal-rotary.md)"
+    assert (
+        '<span class="open">no difference shown</span>' in cells[1]
+    )  # width-128 is the first by name
+    assert cells[2].startswith("−0.020 test loss<br>−0.030 to −0.010<br>")
+    assert '<span class="better">better</span>' in cells[2]
+
+
+def test_three_settings_are_combined_and_never_counted(reports: Path) -> None:
+    ((change, group),) = by_change(results(reports)).items()
+    page = card(change, group, reports)
+    spread = sum((each + 0.024) ** 2 for each in (-0.020, -0.024, -0.028)) / 2
+    half = (
+        stats.t.ppf(0.975, 2) * (max(spread, 1e-5) / 3) ** 0.5
+    )  # equal errors: the plain t interval
+    low, high = -0.024 - half, -0.024 + half
+    expected = f"mean difference in test loss is −0.024 ({low:.3f} to {high:+.3f})"
+    assert expected.replace("-", "−") in page
+    assert "In another setting it is expected from" in page
+    assert " of 3" not in page
+    assert "| +3.0 % | +0.0 % |" in page
+
+
+def test_two_settings_are_not_combined(reports: Path) -> None:
+    shutil.rmtree(reports / "width-32")
+    ((change, group),) = by_change(results(reports)).items()
+    page = card(change, group, reports)
+    assert "2 settings in test loss: too few to say what another setting would give." in page
+    assert "mean difference" not in page
+
+
+def at_an_end(**fields: object) -> dict[str, object]:
+    """Return a contrast whose scores are all 0.000."""
+    fields |= {"reason": "every score is 0.000", "verdict": "cannot tell", "adjusted_p": None}
+    sources = [{"name": "training seeds", "variance": 0.0, "degrees": 5}]
+    return contrast(0.0, "cannot tell", interval=None, sources=sources, **fields)
+
+
+def test_a_setting_at_an_end_is_named_and_neither_counted_nor_averaged(reports: Path) -> None:
+    ((change, group),) = by_change(results(reports)).items()
+    before = answer(group)
+    for number in range(2):
+        made = at_an_end(setting=SETTING | {"width": 8 + number})
+        make_report(reports / f"zero-{number}", made)
+    ((change, group),) = by_change(results(reports)).items()
+    assert len(group) == 5
+    assert answer(group) == (
+        f"{before} 2 settings cannot tell, because all scores there are the lowest or highest possible ones, and are "
+        "not counted."
+    )
+    page = card(change, group, reports)
+    assert "| test loss: every score is 0.000 |  | cannot tell |" in page
+    _, _, row = heat_map(results(reports)).splitlines()
+    assert (
+        row.count('test loss: every score is 0.000<br><span class="open">cannot tell</span>') == 2
+    )
+    shutil.rmtree(reports / "width-32")
+    (group,) = by_change(results(reports)).values()
+    assert "2 settings in test loss: too few" in answer(group)
+
+
+def test_a_change_without_any_setting_that_can_tell_has_a_card(tmp_path: Path) -> None:
+    make_report(tmp_path / "zero", at_an_end(sentence="Rotary: cannot tell."))
+    ((change, group),) = by_change(results(tmp_path)).items()
+    assert answer(group) == "Rotary: cannot tell."
+    assert "figures/" not in card(change, group, tmp_path)
+
+
+def test_a_declared_contrast_is_called_by_its_values_and_its_component_can_be_unknown(
+    tmp_path: Path,
+) -> None:
+    change = {"field": "positional", "from": "alibi", "to": "mine"}
+    make_report(tmp_path / "card-mine", contrast(0.1, family="declared", change=change, label="x"))
+    ((change_of_page, group),) = by_change(results(tmp_path)).items()
+    assert card(change_of_page, group, tmp_path).startswith("# Mine instead of alibi\n")
+    (tmp_path / "mine.md").touch()
+    page = card(change_of_page, group, tmp_path, tmp_path)
+    assert (
+        "`positional`: alibi → mine. Its author's page, with the source: [mine](mine.md)." in page
+    )
+
+
+def test_results_of_a_report_that_differ_in_matching_alone_are_not_combined(reports: Path) -> None:
+    twice = [contrast(-0.02), contrast(0.01, setting=SETTING | {"width": 64, "matched": None})]
+    make_report(reports / "matched-and-not", *twice)
+    ((change, group),) = by_change(results(reports)).items()
+    page = card(change, group, reports)
+    assert "not combined, because some are from one report" in page
+    assert "mean difference" not in page
+
+
+def test_two_differences_of_a_change_in_a_setting_are_both_in_the_cell(reports: Path) -> None:
+    make_report(reports / "two-heads", contrast(-0.031), contrast(-0.077))
+    _, _, row = heat_map(results(reports)).splitlines()
+    assert "−0.031 test loss" in row
+    assert "−0.077 test loss" in row
+
+
+def test_withdrawn_reports_and_contrasts_without_a_change_are_left_out(reports: Path) -> None:
+    (reports / "withdrawn.yaml").write_text("width-64: trained again\n", "utf-8")
+    untested = contrast(0.0, interval=None, sources=None)
+    training = contrast(0.1, change={"field": "train.lr", "from": 0.1, "to": 0.2})
+    make_report(
+        reports / "others",
+        contrast(0.1, change=None),
+        contrast(0.1, main=False),
+        untested,
+        training,
+    )
+    assert {result.report for result in results(reports)} == {"width-32", "width-128"}
+
+
+def test_cards_that_no_report_has_any_more_leave_and_pages_of_authors_stay(
+    reports: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "results"
+    folder.mkdir()
+    shutil.copy(ROOT / "docs" / "results" / "README.md", folder)
+    (folder / "mine.md").write_text("# Mine\n\n**Better in 2\nof 3 tasks.**\n", encoding="utf-8")
+    write(folder, reports)
+    assert (folder / "positional-sinusoidal-rotary.md").is_file()
+    assert (folder / "figures" / "positional-sinusoidal-rotary-0.svg").is_file()
+    shutil.rmtree(reports)
+    write(folder, reports)
+    assert {page.name for page in folder.glob("*.md")} == {"README.md", "mine.md"}
+    assert not list((folder / "figures").iterdir())
+    assert "- [Mine](mine.md): Better in 2 of 3 tasks." in (folder / "README.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_published_page_is_that_of_the_committed_report(name: str) -> None:
+    stored = json.loads((REPORTS / name / "answer.json").read_text(encoding="utf-8"))
+    page = (ROOT / "docs" / "results" / f"{name}.html").read_text(encoding="utf-8")
+    first, _, _ = stored["answer"].partition(". ")
+    assert first in page
+    for contrast in stored["contrasts"]:
+        if contrast["main"]:
+            assert show(contrast["difference"], contrast["metric"], signed=True) in page
+
+
+def test_the_committed_heat_map_has_every_result() -> None:
+    page = (ROOT / "docs" / "results" / "README.md").read_text(encoding="utf-8")
+    assert heat_map(results(REPORTS)) in page
+
+
+def test_a_declared_change_is_called_like_the_other_contrast_of_it(tmp_path: Path) -> None:
+    claim = contrast(-0.02, family="declared", name="A claim (2017)")
+    variant = contrast(-0.02, family="variants", name="with a rotation", main=False)
+    make_report(tmp_path / "reports" / "claimed", claim, variant)
+    ((change, group),) = by_change(results(tmp_path / "reports")).items()
+    assert card(change, group, tmp_path / "reports").startswith("# With a rotation\n")

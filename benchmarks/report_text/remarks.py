@@ -290,7 +290,7 @@ RULES: list[Rule] = [
     (rf"Baseline: .*, [\w -]+ {N}\.", baseline_score),
     (
         rf"has a mean [\w -]+ of {N}, with a standard deviation of {N} over seeds"
-        rf"(?:; pooled over all variants(?: of its data and size)?, it is {N})?",
+        rf"(?:; pooled over (?:all|the ranked) variants(?: of its data and size)?, it is {N})?",
         baseline_spread,
     ),
     (rf"The margin, the smallest difference that matters, is {N} ", margin),

@@ -60,9 +60,9 @@ def test_pairs_with_the_same_order_and_verdict_are_counted(transfer_of):
         return mean + 0.001 * noise
 
     found = transfer_of(score)
-    assert (found.small, found.large, found.variants) == (*SIZES, 5)
+    assert (found.small, found.large, found.num_variants) == (*SIZES, 5)
     assert found.counts == OrderCounts(
-        pairs=10, same_order=9, same_verdict=8, detected=8, reversed=1
+        pairs=10, same_order=9, same_verdict=8, same_direction=8, reversed=1
     )
     assert found.order_range.low <= 0.9 <= found.order_range.high
 
@@ -85,7 +85,12 @@ def test_equal_variants_have_no_verdict_where_paired_t_tests_find_some(transfer_
             unadjusted[size] += test.pvalue <= 0.05
     assert min(unadjusted) > 0
     counts = transfer_of(score).counts
-    assert (counts.pairs, counts.same_verdict, counts.detected, counts.reversed) == (10, 10, 0, 0)
+    assert (counts.pairs, counts.same_verdict, counts.same_direction, counts.reversed) == (
+        10,
+        10,
+        0,
+        0,
+    )
     assert counts.same_order < 10
 
 

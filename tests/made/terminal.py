@@ -13,6 +13,9 @@ import pytest
 
 from headtohead_judge.layout import text_width
 
+END = b"\0"
+"""What marks the end of the output; a process that the call has started can keep the terminal open."""
+
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -20,22 +23,19 @@ def in_terminal(columns: int, call: Callable[[], object], **environment: str) ->
     """Return what a call prints to a terminal; it may exit."""
     leader, follower = os.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-    chunks: list[bytes] = []
+    printed = bytearray()
 
     def read() -> None:
-        while True:
-            try:
-                chunk = os.read(leader, 65536)
-            except OSError:  # the follower is closed
-                return
-            if not chunk:
-                return
-            chunks.append(chunk)
+        while not printed.endswith(END):
+            printed.extend(os.read(leader, 65536))
 
     reader = threading.Thread(target=read)
     reader.start()
     try:
-        with open(follower, "w", encoding="utf-8") as stream, pytest.MonkeyPatch.context() as patch:
+        with (
+            open(follower, "w", encoding="utf-8", closefd=False) as stream,
+            pytest.MonkeyPatch.context() as patch,
+        ):
             for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR"):
                 patch.delenv(name, raising=False)
             patch.setenv("TERM", "xterm")
@@ -44,9 +44,11 @@ def in_terminal(columns: int, call: Callable[[], object], **environment: str) ->
             with redirect_stdout(stream), redirect_stderr(stream), suppress(SystemExit):
                 call()
     finally:
+        os.write(follower, END)
         reader.join()
+        os.close(follower)
         os.close(leader)
-    return b"".join(chunks).decode().replace("\r\n", "\n")
+    return printed.removesuffix(END).decode().replace("\r\n", "\n")
 
 
 def plain(text: str) -> str:

@@ -460,7 +460,7 @@ def _ends_text(scores: Scores, contrast: Contrast) -> str:
 
 
 def _missing_text(scores: Scores, missing: Mapping[str, str]) -> str:
-    """Return which variants have no score in some seeds, and why."""
+    """Return the titles of variants with their reasons, at most `MAX_NAMED`; ``missing`` has the reason by slug."""
     texts = []
     for slug, reason in missing.items():
         texts.append(f"{scores.frames.by_slug[slug].title}: {reason}")

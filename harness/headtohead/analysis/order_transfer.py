@@ -39,14 +39,14 @@ class OrderCounts(NamedTuple):
         same_order: Number of pairs whose means have the same order.
         same_verdict: Number of pairs that are larger, smaller or not shown to differ at both sizes, by the intervals of
             the judge. The pairs of a size are a family.
-        detected: Number of these pairs with a detected difference.
+        same_direction: Number of these pairs with a detected difference, in the same direction at both sizes.
         reversed: Number of pairs with a detected difference at both sizes, in opposite directions.
     """
 
     pairs: int
     same_order: int
     same_verdict: int
-    detected: int
+    same_direction: int
     reversed: int
 
 
@@ -56,14 +56,14 @@ class OrderTransfer(NamedTuple):
     Attributes:
         small: Label of the smaller size.
         large: Label of the larger size.
-        variants: Number of variants that are ranked at both sizes.
+        num_variants: Number of variants that are ranked at both sizes.
         counts: The numbers of pairs of them.
         order_range: Range of ``same_order / pairs`` in 95 % of the resamples of seeds.
     """
 
     small: Scalar
     large: Scalar
-    variants: int
+    num_variants: int
     counts: OrderCounts
     order_range: Interval
 
@@ -180,7 +180,7 @@ def compare_orders(means: Floats, verdicts: Floats) -> OrderCounts | None:
         pairs=len(ordered),
         same_order=int(_equal(signs)),
         same_verdict=int(_equal(verdicts[:, ordered])),
-        detected=int((both_detected > 0).sum()),
+        same_direction=int((both_detected > 0).sum()),
         reversed=int((both_detected < 0).sum()),
     )
 

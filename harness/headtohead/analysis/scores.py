@@ -277,13 +277,16 @@ class Scores:
     ) -> float | None:
         """Return the margin for a verdict on the size of a difference; None if no verdict can use it.
 
-        That is so without a margin, and if it is larger than the `room` above the references or than the `height` of
-        both sides.
+        No verdict can if there is none, if scores cannot get better than the references by as much (`room`), or if
+        scores cannot get worse than the better side by as much (`height`).
 
         Args:
             metric: A metric of the experiment.
             references: The variants that others are compared with.
-            others: The variants that are compared with them; none if no score is better than the references.
+            others: The variants that are compared with them. Empty if the references have the best scores.
+
+        Raises:
+            KeyError: If the experiment lacks one of the variants.
         """
         margin = self.frames.record.margins.get(metric)
         if margin is None or margin.value > self.room(metric, references):
@@ -420,13 +423,13 @@ class Scores:
         def sort_key(slug: str) -> tuple[int, bool, bool, float]:
             metric = self.judged_on.get(slug, self.metric)
             mean = self.frames.summary(slug, metric).mean
-            is_last = slug in self.missing_seeds and not self.allow_partial
+            is_incomplete = slug in self.missing_seeds and not self.allow_partial
             group = groups.index(group_of[slug])
             if math.isnan(mean):
-                return group, is_last, True, 0.0
+                return group, is_incomplete, True, 0.0
             if higher_is_better(metric):
                 mean = -mean
-            return group, is_last, False, mean
+            return group, is_incomplete, False, mean
 
         return tuple(sorted(group_of, key=sort_key))
 
@@ -592,7 +595,7 @@ _CAUSES = {
 def why_seeds_missing(frames: Frames, slug: str, metric: str) -> str | None:
     """Return how many seeds of a variant have no score in a metric: ``2 out of memory, 1 not run of 5 seeds``.
 
-    None if every seed of the experiment has a score. A variant that equals another one has the runs of that one.
+    None if every seed of the experiment has a score. For a variant that equals another one, the runs of that one count.
 
     Raises:
         KeyError: If the experiment has no variant ``slug``.

@@ -149,14 +149,21 @@ def execute(plan: Plan, machine: Machine, cache: Path, command: str) -> Outcome:
 
 
 def _is_recorded(plan: Plan) -> bool:
-    """Return whether the record of the experiment is that of the plan, apart from who wrote it and when."""
+    """Return whether the record of the experiment is that of the plan, apart from who wrote it, with what, and when.
+
+    False if it cannot be read. Reading it declares its metrics in this process.
+
+    Raises:
+        HeadToHeadError: If a data file of the plan cannot be read.
+    """
     try:
         recorded = ExperimentDirectory.read(plan.directory).record.to_json()
-    except HeadToHeadError:  # missing or damaged, so it is written
+    except HeadToHeadError:
         return False
-    origin = {"created", "command", "versions"}
+    not_compared = {"created", "command", "versions"}
     planned = experiment_record(plan).to_json()
-    return all(recorded[name] == value for name, value in planned.items() if name not in origin)
+    compared = planned.keys() - not_compared
+    return all(recorded[name] == planned[name] for name in compared)
 
 
 def run_stacks(
@@ -550,12 +557,12 @@ class _Execution:
     def _split(
         self, folder: StackFolder, record: StackRecord, parts: Sequence[StackRecord]
     ) -> None:
-        """Replace a stack by parts that are trained from the first step, unless another process trains it.
+        """Replace a stack by parts that are trained from the first step; change nothing if another process trains it.
 
-        In both cases its runs are left for the next round. The folder and its resume points are removed, and the
-        histories of open runs moved to their attempts. A folder is a stack if it contains ``stack.json``. This file is
-        removed before the parts are written, so that no run is ever in two stacks. After a kill in between, runs are in
-        no stack, and the next call lays out new ones for them.
+        Its runs are left for the next round, whether it is replaced or not. In this order: the resume points are
+        deleted, the histories of open runs are moved to their attempts, ``stack.json`` is deleted (the folder is no
+        stack any more), the parts are written, and the folder is deleted. So no run is ever in two stacks. After a
+        kill in between, runs are in no stack, and the next call lays out new ones for them.
 
         Args:
             folder: The stack.

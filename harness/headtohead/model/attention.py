@@ -117,7 +117,7 @@ class MultiHeadAttention(nn.Module):
 
         Self-attention has a joint projection, unless the style overrides ``project`` and so has its own.
         Cross-attention projects queries and memory separately, and has no projection of queries if their width is 0.
-        Every layer has an output projection.
+        Each has an output projection. An override of ``project`` is not used in cross-attention.
 
         Args:
             bias: Whether the projections have biases.

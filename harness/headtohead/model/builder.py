@@ -289,7 +289,9 @@ class Builder:
         return style
 
     def attention(self, role: str, layer: int) -> MultiHeadAttention:
-        """Return a new attention of a layer; ``positionals`` must be set before.
+        """Return a new attention of a layer. The caller has set ``positionals``, from `positional`.
+
+        Cross-attention is self-attention if a quirk takes its keys from the target.
 
         Raises:
             HeadToHeadError: If its style is unknown, a plugin fails in its constructor, or `require_members` refuses
@@ -301,6 +303,7 @@ class Builder:
         if isinstance(positional, PerLayerPositional):
             positional = positional.of_layer(layer)
         assert isinstance(positional, Positional)
+        keys_from_target = role != "cross" or self.key_sides["cross"] == "target"
         return MultiHeadAttention(
             style,
             positional,
@@ -308,7 +311,7 @@ class Builder:
             self.dropout("attention"),
             self.config.model.bias,
             self.init,
-            is_self_attention=role != "cross" or self.key_sides["cross"] == "target",
+            is_self_attention=keys_from_target,
         )
 
     def bounds(self, role: str) -> Iterator[Bound]:

@@ -392,10 +392,11 @@ def _add_gradients(
 
 
 def max_chunk_logits(width: int, vocab: int, *, is_cuda: bool) -> int:
-    """Return the maximum number of logits of a chunk of the training loss, over all its members.
+    """Return the maximum number of logits in float32 of a chunk of the training loss, over all its members.
 
-    The gradient of the output weight is read and written once per chunk, so a chunk may have 2 · ``width`` positions
-    even if their logits exceed the limit of the device.
+    The gradient of the output weight, ``[width, vocab]``, is read and written once per chunk. With at least
+    2 · ``width`` positions, the logits of a chunk are twice as many numbers. So a chunk of one member may have as many
+    positions, even if their logits exceed the limit of the device. In bfloat16 on a CPU, `_chunks` takes twice as many.
 
     Args:
         width: Width of the decoder's output, d_model.

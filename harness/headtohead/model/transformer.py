@@ -292,18 +292,17 @@ class Transformer(nn.Module):
         sampled = self._sample_positions("decoder", target)
         self_contexts = self._attention_contexts("decoder", span, span, lengths, sampled, target)
         cross_contexts = None
+        source_tokens = None
         if memory is not None and memory_lengths is not None:
             cross_contexts = self._cross_contexts(span, lengths, memory, memory_lengths)
-            memory = memory.flatten(
-                1, 2
-            )  # [member, tokens, d_model], like the values between layers
+            source_tokens = memory.flatten(1, 2)  # [member, tokens, d_model], as between layers
         x = self._embed(target, self.target_embedding, "decoder", 0, observe, sampled)
         no_caches = (None, None)
         first_values: FirstValues = (None, None)
         for index, layer in enumerate(self.decoder):
             records = _recorder(observe, "decoder", index), _recorder(observe, "cross", index)
             contexts = _of_layer(self_contexts, cross_contexts, index)
-            x, first_values = layer(x, memory, contexts, no_caches, records, first_values)
+            x, first_values = layer(x, source_tokens, contexts, no_caches, records, first_values)
         return self._finish(x, self.decoder_norm, "decoder", target, observe)
 
     @staticmethod
@@ -519,15 +518,16 @@ class Transformer(nn.Module):
     def _mixed_embeddings(self, x: Tensor, role: str, cache: Cache | None) -> Tensor | None:
         """Return the embeddings as the attention style of the first layer changes them, with the shape of ``x``.
 
-        None if the style does not override ``mix_embeddings``, or the role has no layers.
+        None if the style does not override ``mix_embeddings``, or the role has no layers (the encoder of a decoder-only
+        model).
 
         Args:
             x: Embeddings of the new tokens, ``[member, batch, time, d_model]``.
             role: ``"encoder"`` or ``"decoder"``.
-            cache: In a decoding step, has the embeddings of earlier tokens; the new ones are appended.
+            cache: In a decoding step, the unmixed embeddings of earlier tokens, to which ``x`` is appended; else None.
 
         Raises:
-            HeadToHeadError: If the hook returns a tensor of another shape, or except under autocast of another type.
+            HeadToHeadError: If the hook returns a tensor of another shape, or, except under autocast, of another type.
         """
         layers = self.encoder if role == "encoder" else self.decoder
         if not layers:
@@ -540,7 +540,8 @@ class Transformer(nn.Module):
             embeddings = cache.append("embeddings", x)
         mixed: Tensor = style.mix_embeddings(embeddings)
         require_like(style, "mix_embeddings", mixed, embeddings, "member batch time d_model")
-        return mixed[:, :, -x.shape[2] :]
+        num_new = x.shape[2]
+        return mixed[:, :, -num_new:]
 
     def _position_table(
         self, x: Tensor, role: str, start: int, sampled: Tensor | None

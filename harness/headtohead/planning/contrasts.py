@@ -370,8 +370,7 @@ def _declared_record(
     """Return the record of a declared contrast, ``variant`` minus ``against``; nothing is checked.
 
     Without ``against_metric`` or ``against_lengths``, the second side has the metric or lengths of the first. The
-    default name is the clause for the change, with the lengths if both sides have the same. Sides whose metrics or
-    lengths differ are named by their titles, metrics and lengths.
+    default name is that of `_default_name`.
     """
     left = WeightedSide(
         variant=variant.slug, weight=1, metric=declared.metric, lengths=declared.lengths

@@ -36,15 +36,16 @@ class PreparedDataSets:
 
         Raises:
             UndefinedError: If the options of the vocabulary do not fit the data or each other, such as
-                ``data.vocabulary.ids: printed`` for a dataset without printed vocabularies; without a location,
+                ``data.vocabulary.ids: printed`` for a dataset without printed vocabularies. The error has no location,
                 because it is a reason to exclude a variant. Whether the dataset has the split is not checked here.
-            HeadToHeadError: If the data cannot be read, with the location of the data section.
+            HeadToHeadError: If the data cannot be read, a plugin fails or the cache cannot be written, with the
+                location of the data section.
         """
         section = config.data.model_dump_json()
         if section not in self.by_section:
             try:
                 prepared = data.prepare(config.data, self.cache)
-            except UndefinedError:
+            except UndefinedError:  # a HeadToHeadError, too, but without a location
                 raise
             except HeadToHeadError as error:
                 raise self.loaded.location("base", "data").error(str(error)) from error

@@ -50,7 +50,8 @@ from headtohead.planning.variants import (
     check_axis,
     check_match,
     comparison_group,
-    label_of_parts,
+    label_of_data,
+    label_of_recipe,
     variant_key,
 )
 from headtohead.plugins.families import COMPONENTS
@@ -660,7 +661,7 @@ class Axes:
             return cell.match
         if axis == RECIPE_AXIS:
             recipe = written or self.recipe
-            return label_of_parts(*recipe, "name") if recipe else None
+            return label_of_recipe(*recipe) if recipe else None
         if axis == SIZE_AXIS:
             return self._size_label(cell.written[axis].value)
         if axis == DATA_AXIS:
@@ -668,7 +669,7 @@ class Axes:
             # another axis, such as recipe, changes the data.
             if written is None and cell.config.data == self.baseline.config.data:
                 written = self.baseline.written.get(axis)
-            return label_of_parts(*written, "dataset") if written else cell.config.data.dataset
+            return label_of_data(*written) if written else cell.config.data.dataset
         is_label_as_written = axis in COMPONENTS or axis == "model.d_ff"
         if written and is_label_as_written and isinstance(written.value, str):
             return written.value

@@ -68,6 +68,7 @@ class Incompatibilities:
             for number, exclusion in enumerate(loaded.file.exclude)
         ]
         self.unused = set(range(len(self.exclusions)))
+        """The numbers of the exclusions that have matched no combination so far."""
 
     def split(
         self, variants: Iterable[Variant], required: Mapping[str, tuple[str, SourceLocation]]
@@ -217,7 +218,10 @@ class Incompatibilities:
         return lambda variant: bool(value_at(variant.config, path) == target)
 
     def _data_condition(self, value: Any, location: SourceLocation) -> Condition:
-        """Return a predicate for the data: a name stands for all data of the dataset, fields for exactly this data."""
+        """Return a predicate for the data: a name stands for all data of the dataset, fields for exactly this data.
+
+        Fields that are not named have the values of the starting configuration. The value is checked in both cases.
+        """
         name, fields = named_parts(value, location, "dataset")
         builder = self.start.copy()
         builder.assign((DATA_AXIS,), value, location)

@@ -58,9 +58,9 @@ def _changed(combination: Combination, against: Combination) -> list[str]:
 
 
 def clause_of(combination: Combination, against: Combination) -> str:
-    """Return the clause for the change between two combinations: ``rotary instead of sinusoidal and without biases``.
+    """Return the clause for the change between two combinations of a design; an empty text if they are equal.
 
-    Precondition: they differ in an axis.
+    An example is ``without biases and with rotary instead of sinusoidal``. A clause of several axes is named once.
     """
     clauses = []
     for axis in _changed(combination, against):

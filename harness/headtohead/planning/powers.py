@@ -79,11 +79,12 @@ def _variants_per_data_set(plan: Plan) -> int:
 def _median_sd(contrasts: Sequence[Contrast], scores: SideScores) -> float | None:
     """Return the median standard deviation of contrasts over seeds.
 
-    Contrasts with fewer than two seeds are left out. None if no contrast is left, or if the median is 0.
+    Contrasts with fewer than two seeds are left out. None if no contrast is left, or if the median is 0 (constant
+    scores, from which no power follows).
     """
     sds = []
     for contrast in contrasts:
-        _, by_setting = contrast.values(scores)
+        _seeds, by_setting = contrast.values(scores)  # [setting, seed]
         by_seed = by_setting.mean(axis=0)
         if len(by_seed) > 1:
             sds.append(float(by_seed.std(ddof=1)))

@@ -153,12 +153,13 @@ def _groups(plan: Plan, runs: Sequence[PlannedRun], device: str) -> dict[Group, 
 
 
 def _keep_busy(num_stacks: dict[Group, int], num_runs: Mapping[Group, int], workers: int) -> None:
-    """Increase the numbers of stacks until there are four per process, or the same smaller number for each process.
+    """Increase the numbers of stacks, so that no process waits for the others at the end.
 
-    The group with the largest stacks gets one more each time. It ends earlier if all stacks have a single run.
+    Enough are four stacks per process, or a total that is a smaller multiple of the number of processes. Each time,
+    the group with the largest stacks gets one more. It ends earlier if all stacks have a single run.
 
     Args:
-        num_stacks: The number of stacks of each group, changed in place; nothing happens if it is empty.
+        num_stacks: The number of stacks of each group, at least 1, changed in place; nothing happens if it is empty.
         num_runs: The number of runs of each group.
         workers: The number of processes, at least 1.
     """

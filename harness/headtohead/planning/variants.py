@@ -121,26 +121,56 @@ def check_match(value: Any, location: SourceLocation) -> Match:
     raise location.error(f"expected one of {', '.join(MATCHES)}, got {shown(value)}{hint}")
 
 
-def label_of_parts(value: Any, location: SourceLocation, key: str) -> str:
-    """Return the label of a recipe or a data section: its name, and the fields that are written beside the name.
+def label_of_recipe(value: Any, location: SourceLocation) -> str:
+    """Return the label of a recipe: its name, and the fields that are written beside the name.
 
-    Files, addresses, and fields that no result depends on are left out.
+    The file and the address of the data, and fields that no result depends on, are left out.
 
     Args:
-        value: The name, or a mapping with the name under ``key`` and fields.
+        value: The name, or a mapping with the name under ``name`` and fields by dotted path.
         location: Location of the value in the file.
-        key: The key of the name, such as ``dataset``.
 
     Raises:
         HeadToHeadError: If the value is no name and no such mapping.
     """
-    name, fields = named_parts(value, location, key)
-    changed = []
+    name, fields = named_parts(value, location, "name")
+    shown = {}
+    for path, setting in fields.items():
+        section, _, rest = path.partition(".")
+        field = rest.partition(".")[0]
+        is_place_of_data = path in ("data.file", "data.url")
+        if not is_place_of_data and not is_runtime(section, field):
+            shown[path] = setting
+    return _label_of_parts(name, shown)
+
+
+def label_of_data(value: Any, location: SourceLocation) -> str:
+    """Return the label of a data section: the dataset, and the fields that are written beside it, files included.
+
+    Args:
+        value: The name of the dataset, or a mapping with the name under ``dataset`` and fields.
+        location: Location of the value in the file.
+
+    Raises:
+        HeadToHeadError: If the value is no name and no such mapping.
+    """
+    name, fields = named_parts(value, location, "dataset")
+    shown = {}
     for field, setting in fields.items():
-        is_labelled = field not in ("data.file", "data.url")
-        if is_labelled and not is_runtime(*field.split(".")[:2]):
-            changed.append(f"{field.rpartition('.')[2]}={text(scalar(setting))}")
-    return f"{name}({', '.join(changed)})" if changed else name
+        if not is_runtime("data", field):
+            shown[field] = setting
+    return _label_of_parts(name, shown)
+
+
+def _label_of_parts(name: str, fields: Mapping[str, Any]) -> str:
+    """Return a name with fields; of a dotted path, the label has the last part."""
+    if not fields:
+        return name
+    parts = []
+    for path, setting in fields.items():
+        field = path.rpartition(".")[2]
+        parts.append(f"{field}={text(scalar(setting))}")
+    return f"{name}({', '.join(parts)})"
 
 
 def is_runtime(section: str, field: str = "") -> bool:

@@ -84,7 +84,7 @@ def _looks(analysis: Analysis, status: LooksStatus) -> dict[str, Any]:
 
 
 def _collapse(collapse: Collapse) -> dict[str, Any]:
-    """Return the JSON data of the collapsed runs of a variant; ``p`` of the baseline is NaN, written as null."""
+    """Return the data of the collapsed runs of a variant. ``p`` of the baseline is NaN; `answer_file` writes null."""
     return {
         "collapsed": collapse.collapsed,
         "runs": collapse.runs,

@@ -72,7 +72,8 @@ class Gallery:
         recorded: dict[str, bool] = {}
         for variant in self.variants:
             probe = variant.maps[0]
-            for role in (*probe.probe["heads"], *probe.weights):
+            in_order_of_model = probe.probe["heads"]
+            for role in (*in_order_of_model, *probe.weights):
                 recorded[role] = recorded.get(role, False) or role in probe.weights
         return [role for role, has_maps in recorded.items() if has_maps]
 
@@ -148,7 +149,7 @@ class Gallery:
 
 
 def shown_run(analysis: Analysis, slug: str) -> tuple[str, int] | None:
-    """Return the run and the seed of a variant's first seed with state DONE.
+    """Return the run and the seed of a variant's first seed with state DONE; rows are in the order of the seeds.
 
     None without such a run, and for a variant that equals another one.
 
@@ -229,7 +230,11 @@ def attention_figure(gallery: Gallery) -> Figure:
 
 
 def caption(gallery: Gallery) -> str:
-    """Return the caption of the maps that the page opens with."""
+    """Return the caption of the maps that the page opens with: head 0 of a layer, of one sentence.
+
+    Raises:
+        HeadToHeadError: If the file of the maps is damaged.
+    """
     return CAPTION.format(
         sentence=gallery.sentence,
         role=gallery.role,

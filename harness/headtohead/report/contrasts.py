@@ -104,12 +104,11 @@ REMOVED = (
 
 
 def family_section(report: Report, family: str) -> Section | None:
-    """Return the table of a family without the contrasts that the figure below the answer has; None without others.
+    """Return the table of the contrasts of a family whose difference is not shown above it; None if all are.
 
-    Contrasts of the same difference as one in the figure or in an earlier table are left out, too. Factor contrasts are
-    sorted by absolute difference, the largest first, variants as in all tables, and others as in the design. Of
-    interactions, the table has the `MAX_INTERACTIONS` with the smallest p, in ascending order, and the text has the
-    number of the others.
+    Above it are the figure below the answer and the tables of earlier families. The order of the rows depends on the
+    family. Factor contrasts: by metric, then by absolute difference, the largest first. Variants: as in all tables.
+    Interactions: by ascending p, at most `MAX_INTERACTIONS`; the text says how many were cut. Others: as in the design.
 
     Args:
         report: The report.
@@ -371,10 +370,10 @@ def _transfer_row(transfer: OrderTransfer) -> dict[str, str]:
     same_order = f"{counts.same_order} of {counts.pairs}\n{_percent(interval.low)} to {_percent(interval.high)}"
     return {
         "sizes": f"{value_text(transfer.small)} → {value_text(transfer.large)}",
-        "variants": str(transfer.variants),
+        "variants": str(transfer.num_variants),
         "pairs with the same order": same_order,
         "pairs with the same verdict": f"{counts.same_verdict} of {counts.pairs}",
-        "detected at both sizes": str(counts.detected),
+        "same direction at both sizes": str(counts.same_direction),
         "opposite verdicts": str(counts.reversed),
     }
 

@@ -58,8 +58,9 @@ MAGNIFIED = (
 def opening_section(report: Report) -> Section:
     """Return the figure of the main contrasts with its caption, and the table that Markdown has below it.
 
-    The caption explains points, interval and panels, names the baseline with its mean without collapsed runs if it
-    is ranked, and has the sources of variance. The section is empty without `shown_contrasts`.
+    The caption explains points, interval and panels, and names the baseline. If the baseline is ranked, its mean
+    without collapsed runs follows. The last sentence has the sources of variance (`interval_caption`). The section is
+    empty without `shown_contrasts`.
 
     Raises:
         HeadToHeadError: If the stored values per example of a run are damaged.
@@ -81,7 +82,7 @@ def opening_section(report: Report) -> Section:
         text += MAGNIFIED
     text += f" {interval_caption(analysis, contrasts)}"
     frame = report.differences.frame
-    assert frame is not None
+    assert frame is not None  # contrasts are shown, since there is a chart
     return Section(
         "",
         figure="contrasts",

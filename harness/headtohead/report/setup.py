@@ -45,8 +45,8 @@ RATE = "learning rate {rate}, schedule {schedule}"
 def setup_line(analysis: Analysis) -> str:
     """Return data, sizes, steps, learning rate and seeds in a line; values that differ are listed or a range.
 
-    The steps are those of the runs, of a run that stopped early those until it stopped; those of the plan if no run has
-    started. `complete_setup` adds what decides less: languages, heads, feed-forward, batch, schedule, and the sweep.
+    The steps are those that were trained, or of the plan if no run has started (`_steps`). `complete_setup` adds
+    languages, heads, feed-forward width, batch, schedule, and the sweep.
     """
     data = analysis.frames.record.data
     variants = list(analysis.frames.by_slug.values())

@@ -101,7 +101,7 @@ def _rows(
     Args:
         report: The report.
         stacks: The sizes of the stacks of each listed variant, as `_stack_sizes` returns them.
-        shows_stacks: Whether the speed has these sizes as a note.
+        shows_stacks: Whether the cell of the speed, tokens/s, has these sizes on a second line.
 
     Raises:
         KeyError: If ``shows_stacks`` and ``stacks`` lacks a listed variant.

@@ -9,7 +9,7 @@ K = 4, separately in each channel, without bias and activation.
 - C: the inputs of the feed-forward network, after the norm of a pre-norm model
 - D: the result of the network's first map, with the gate of a gated network, before the activation
 
-Position A alone is ``short-convolution``. As in the authors' code, w is initialised uniformly with bound K^(-1/2).
+``short-convolution`` is position A alone. As in the authors' code, w is initialised uniformly with bound K^(-1/2).
 Departs from the paper: the paper has decoders only. Here an encoder uses the same causal convolutions.
 Self-attention only: position C and D of a decoder with cross-attention follow the cross-attention.
 """
@@ -19,9 +19,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 from torch import Tensor
+from torch.nn.functional import pad
 
 from headtohead.plugin import Attention, HeadOptions, hookimpl
-from headtohead_plugins.attention.short_convolution import convolved
 
 
 class CanonOptions(HeadOptions):
@@ -87,6 +87,51 @@ class Canon(Attention):
         return convolved(x, getattr(self, position))
 
 
+class ShortConvolutionOptions(HeadOptions):
+    """Length of the convolution, and key/value heads."""
+
+    kernel: int = Field(4, ge=1, le=64, description="K: the token itself and K - 1 earlier ones")
+
+
+class ShortConvolution(Attention):
+    """Position A alone: split heads with inputs that are weighted sums of a token and a few earlier ones."""
+
+    phrase = "with a short convolution[ of {kernel} tokens]"
+    Options = ShortConvolutionOptions
+    options: ShortConvolutionOptions
+    role_defaults: ClassVar[Mapping[str, str]] = {"cross": "split-heads"}
+
+    def build(self) -> None:
+        kernel = self.options.kernel
+        bound = kernel**-0.5
+        uniform = lambda out, generator: out.uniform_(-bound, bound, generator=generator)  # noqa: E731
+        self.kernel = self.parameter(kernel, self.context.d_model, init=uniform)
+
+    def formula(self) -> str:
+        return f"x'_t = x_t + Σ_{{k < {self.options.kernel}}} w_k ⊙ x_{{t−k}}"
+
+    def mix_tokens(self, x: Tensor) -> Tensor:
+        return convolved(x, self.kernel)
+
+
+def convolved(x: Tensor, kernel: Tensor) -> Tensor:
+    """Return each vector plus the weighted vectors of its token and of earlier ones.
+
+    Args:
+        x: ``[member, batch, token, width]``.
+        kernel: The weights of the token itself and of the tokens before it, ``[member, K, width]``.
+    """
+    time = x.shape[2]
+    weights = kernel[:, :, None, None].unbind(1)
+    zeros = len(weights) - 1
+    padded = pad(x, (0, 0, zeros, 0))
+    for k, weight in enumerate(weights):
+        start = zeros - k
+        earlier = padded[:, :, start : start + time]
+        x = x + weight * earlier
+    return x
+
+
 @hookimpl
 def register_attentions() -> dict[str, type[Attention]]:
-    return {"canon": Canon}
+    return {"canon": Canon, "short-convolution": ShortConvolution}

@@ -7,11 +7,10 @@ from torch.nn import functional
 
 from contract.zoo.planted import fault
 from headtohead.plugin import Geometry
-from headtohead_plugins.attention.canon import Canon
+from headtohead_plugins.attention.canon import Canon, ShortConvolution
 from headtohead_plugins.attention.exclusive import Exclusive
 from headtohead_plugins.attention.gated import Gated
 from headtohead_plugins.attention.random import Random
-from headtohead_plugins.attention.short_convolution import ShortConvolution
 from headtohead_plugins.attention.sigmoid import Sigmoid
 from headtohead_plugins.attention.sinks import Sinks
 from headtohead_plugins.attention.smear import Smear

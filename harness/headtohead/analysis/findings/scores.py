@@ -299,7 +299,8 @@ def spread(analysis: Analysis) -> Iterator[Sentence]:
     """State the baseline's mean and deviation, and the deviation pooled over the ranked variants of its data set.
 
     Collapsed runs do not count. Nothing with fewer than two scores of the baseline; no pooled deviation in a study of
-    one variant, or if no ranked variant of the data set has two scores.
+    one variant, or if no ranked variant of the data set has two scores. The pooled deviation is the root of the mean
+    variance.
     """
     frames, metric, sd = analysis.frames, analysis.metric, analysis.baseline_sd
     if math.isnan(sd):
@@ -309,14 +310,16 @@ def spread(analysis: Analysis) -> Iterator[Sentence]:
         text = spread_text("The variant", metric, mean, sd)
         yield Sentence(f"{text}.", (frames.baseline,))
         return
-    alike = [slug for slug in analysis.ranked if same_data_set(frames, slug, frames.baseline)]
-    is_all = len(alike) == len(analysis.ranked)
-    scope = "all variants" if is_all else "all variants of its data and size"
-    sds = [analysis.healthy_summary(slug, metric).sd for slug in alike]
+    alike = [slug for slug in frames.by_slug if same_data_set(frames, slug, frames.baseline)]
+    ranked = [slug for slug in alike if slug in analysis.ranked]
+    scope = "all variants" if len(ranked) == len(alike) else "the ranked variants"
+    if len(alike) < len(frames.by_slug):
+        scope += " of its data and size"
+    sds = [analysis.healthy_summary(slug, metric).sd for slug in ranked]
     variances = [value**2 for value in sds if math.isfinite(value)]
     baseline = f"The baseline, {frames.by_slug[frames.baseline].title},"
     text = spread_text(baseline, metric, mean, sd)
-    if variances:  # none if seeds are missing, so that no variant is ranked
+    if variances:
         pooled = math.sqrt(fmean(variances))
         text += f"; {pooled_text(scope, metric, pooled)}"
     yield Sentence(f"{text}.", (frames.baseline,))

@@ -84,7 +84,8 @@ def gap_steps(gap: StepGap, training: Convergence) -> str:
 OTHER_STEPS = (
     "Trained for other numbers of steps than the baseline ({steps:,} steps{seconds}): {variants}."
 )
-STEPS_OF = "{title}, {steps:,} steps, {flops} of its FLOPs{seconds}"
+STEPS_OF = "{title}, {steps:,} steps"
+FLOPS_OF = ", {share} of its FLOPs"
 SECONDS = ", {seconds} s"
 SECONDS_OF = ", {seconds} s, {share} of its seconds"
 
@@ -95,16 +96,17 @@ OTHER_STEPS_LIMIT = "the numbers of steps differ"
 def other_steps(analysis: Analysis) -> Iterator[Sentence]:
     """State the planned steps, FLOPs and seconds of variants with other steps than the baseline on its data set.
 
-    A variant that equals another one is left out. The FLOPs are shares of the baseline's, for equal numbers of tokens
-    in a step. Seconds are those of the stack in which a run was trained, and left out if they were not measured.
+    A variant that uses the runs of an equal one is left out. The FLOPs are shares of the baseline's, which assume
+    equal numbers of tokens in a step. Seconds are those of the stack in which a run was trained, and left out if they
+    were not measured.
     """
     frames = analysis.frames
     baseline = frames.by_slug[frames.baseline]
     clauses = []
     slugs = []
     for slug, variant in frames.by_slug.items():
-        has_data = same_data_set(frames, slug, frames.baseline)
-        if has_data and variant.steps != baseline.steps and frames.trained(slug) == slug:
+        is_same_data = same_data_set(frames, slug, frames.baseline)
+        if is_same_data and variant.steps != baseline.steps and frames.trained(slug) == slug:
             clauses.append(_steps_text(analysis, variant, baseline))
             slugs.append(slug)
     if clauses:
@@ -120,22 +122,19 @@ def other_steps(analysis: Analysis) -> Iterator[Sentence]:
 def _steps_text(analysis: Analysis, variant: VariantRecord, baseline: VariantRecord) -> str:
     """Return a variant's title and steps, its FLOPs as a share of the baseline's, and its seconds with their share.
 
-    The seconds are left out unless they were measured for both.
+    There is no share of the FLOPs if the baseline is not trained, and no seconds unless they were measured for both.
     """
-    flops = variant.steps * variant.counts.flops_per_token
+    text = STEPS_OF.format(title=variant.title, steps=variant.steps)
     flops_of_baseline = baseline.steps * baseline.counts.flops_per_token
+    if flops_of_baseline > 0:
+        flops = variant.steps * variant.counts.flops_per_token
+        text += FLOPS_OF.format(share=f"{100 * flops / flops_of_baseline:.0f} %")
     seconds = analysis.frames.summary(variant.slug, TRAIN_SECONDS).mean
     seconds_of_baseline = analysis.frames.summary(baseline.slug, TRAIN_SECONDS).mean
-    seconds_text = ""
     if seconds > 0 and seconds_of_baseline > 0:
         share = f"{100 * seconds / seconds_of_baseline:.0f} %"
-        seconds_text = SECONDS_OF.format(seconds=_seconds(seconds), share=share)
-    return STEPS_OF.format(
-        title=variant.title,
-        steps=variant.steps,
-        flops=f"{100 * flops / flops_of_baseline:.0f} %",
-        seconds=seconds_text,
-    )
+        text += SECONDS_OF.format(seconds=_seconds(seconds), share=share)
+    return text
 
 
 def _seconds(seconds: float) -> str:
@@ -171,7 +170,7 @@ def schedule_ended_early(analysis: Analysis) -> Iterator[Sentence]:
         HeadToHeadError: If the stored values per example of a run are damaged.
     """
     if analysis.convergence.ended and _trained_little(analysis):
-        yield _ended(analysis)._replace(limit=ENDED_LIMIT)
+        yield _ended_sentence(analysis)._replace(limit=ENDED_LIMIT)
 
 
 @note
@@ -182,7 +181,7 @@ def schedule_ended(analysis: Analysis) -> Iterator[Sentence]:
         HeadToHeadError: If the stored values per example of a run are damaged.
     """
     if analysis.convergence.ended and not _trained_little(analysis):
-        yield _ended(analysis)
+        yield _ended_sentence(analysis)
 
 
 def _trained_little(analysis: Analysis) -> bool:
@@ -197,7 +196,7 @@ def _trained_little(analysis: Analysis) -> bool:
     return frames.summary(frames.baseline, "test/loss").mean >= losses.get("bigram", math.inf)
 
 
-def _ended(analysis: Analysis) -> Sentence:
+def _ended_sentence(analysis: Analysis) -> Sentence:
     """Return the sentence on the variants with a flat loss at the end of their schedule.
 
     Variants are not named if these are all.

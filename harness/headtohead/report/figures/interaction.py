@@ -39,20 +39,20 @@ class Panel(NamedTuple):
 
 
 def interaction_figure(analysis: Analysis) -> Figure | None:
-    """Draw the first MAX_PANELS pairs of axes as panels: means with 95 % intervals, averaged over the other axes.
+    """Draw the first `MAX_PANELS` pairs of varied axes: means with 95 % intervals, averaged over the other axes.
 
-    None if the variants are no grid, or if no pair has a panel.
+    None if the variants are no grid, or if `_panels` finds no pair whose scores are comparable.
     """
     palette = Palette(analysis.frames.record)
     if not palette.is_grid:
         return None
-    panels = _panels(analysis, palette)
+    panels = _panels(analysis, palette)[:MAX_PANELS]
     if not panels:
         return None
     from matplotlib.figure import Figure
 
     num_columns = min(len(panels), 2)
-    num_rows = math.ceil(min(len(panels), MAX_PANELS) / num_columns)
+    num_rows = math.ceil(len(panels) / num_columns)
     width = (style.WIDTH - AXIS_WIDTH) / num_columns
     with style.drawing():
         heights = []

@@ -54,11 +54,14 @@ def curves_figure(analysis: Analysis) -> Figure | None:
 
 
 def _use_log_scale(axes: Axes) -> None:
-    """Use a logarithmic vertical axis with numbers at its minor ticks, since losses span few powers of ten."""
+    """Use a logarithmic vertical axis; between powers of ten, it has numbers if at most one power of ten is in view."""
     from matplotlib.ticker import LogFormatter
 
-    axes.set_yscale("log")
-    axes.yaxis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(1.5, 0.5)))
+    most_powers = 1.5  # with more powers of ten in view, minor ticks have no numbers
+    all_decades = 0.5  # above this range in powers of ten, only some minor ticks have numbers
+    minor = LogFormatter(labelOnlyBase=False, minor_thresholds=(most_powers, all_decades))
+    axes.set_yscale("log")  # sets formatters, too, so it comes first
+    axes.yaxis.set_minor_formatter(minor)
     axes.yaxis.set_major_formatter("{x:g}")
     axes.tick_params(axis="y", which="minor", labelsize=9)
 

@@ -15,7 +15,7 @@ import headtohead
 from headtohead import HeadToHeadError
 from headtohead.config.builder import resolve
 from headtohead.config.identity import run_hash
-from headtohead.data import UNK, prepare, prepare_corpus, preparing, read_corpus
+from headtohead.data import UNK, prepare, prepare_corpus, preparing, read_corpus, subwords
 from headtohead.data.vocabularies import read_tokenizer
 from headtohead.data.vocabulary import SPECIALS
 from headtohead.schema.run_config import DataConfig
@@ -286,3 +286,9 @@ def test_a_shared_subword_vocabulary_has_one_set_of_merges(make_corpus: Callable
         data.tokenise("lecteur reader", "source")[:-1]
         == data.tokenise("lecteur reader", "target")[1:-1]
     )
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(HeadToHeadError, match="tokenizers; run pip install tokenizers"):
+        subwords.learn(["a text"], size=8, min_count=1)

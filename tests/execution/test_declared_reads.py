@@ -216,7 +216,7 @@ def test_workers_check_what_plugins_read(study: Study, code: str) -> None:
 
 @pytest.mark.slow
 def test_workers_of_a_cluster_check_what_plugins_read(study: Study) -> None:
-    pytest.importorskip("submitit", reason="submitit is missing: pip install 'headtohead[slurm]'")
+    pytest.importorskip("submitit", reason="submitit is missing: pip install submitit")
     study.run("--launcher", "slurm", "--launcher-option", "executor=local")
     assert [*study.states().values()] == ["DONE"]
     study.write(

@@ -155,7 +155,7 @@ def test_a_study_trains_with_the_plugins_that_its_file_names(study: Study) -> No
 
 @pytest.mark.slow
 def test_workers_of_a_cluster_load_the_plugins_of_the_file(study: Study) -> None:
-    pytest.importorskip("submitit", reason="submitit is missing: pip install 'headtohead[slurm]'")
+    pytest.importorskip("submitit", reason="submitit is missing: pip install submitit")
     study.write(plugins=["near.py", "more"], design=[])
     study.run("--launcher", "slurm", "--launcher-option", "executor=local")
     assert [*study.states().values()] == ["DONE"]

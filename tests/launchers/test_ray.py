@@ -24,9 +24,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(600),
     # Not imported: every worker of the default tier would do so when it collects the tests.
-    pytest.mark.skipif(
-        find_spec("ray") is None, reason="Ray is not installed: pip install 'headtohead[ray]'"
-    ),
+    pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: pip install ray"),
 ]
 STORE = str(80 * 2**20)  # bytes of each node's object store; Ray requires at least 75 MiB
 

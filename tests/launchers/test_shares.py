@@ -138,7 +138,7 @@ def test_a_gpu_missing_on_the_local_machine_is_one_line(
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 def test_a_machine_without_a_gpu_sends_stacks_to_gpus(study: ClusterStudy) -> None:
     """The plan is created without a GPU; the job is the first to require it."""
-    pytest.importorskip("submitit", reason="submitit is missing: pip install 'headtohead[slurm]'")
+    pytest.importorskip("submitit", reason="submitit is missing: pip install submitit")
     study.write(base={"train": {"steps": 2}})
     options = ("--launcher-option", "executor=local", "--launcher-option", "gpus=1")
     done = study.run("--launcher", "slurm", *options, code=2)

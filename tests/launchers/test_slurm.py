@@ -11,7 +11,7 @@ import pytest
 from launchers.conftest import ClusterStudy
 from made.study import wait_for
 
-pytest.importorskip("submitit", reason="submitit is missing: pip install 'headtohead[slurm]'")
+pytest.importorskip("submitit", reason="submitit is missing: pip install submitit")
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 LOCAL = ("--launcher", "slurm", "--launcher-option", "executor=local")

@@ -52,7 +52,7 @@ def test_position_tables_do_not_count_and_encodings_of_scores_do(plan):
 
 
 def test_matching_is_incompatible_with_d_ff_as_an_axis(plan):
-    message = "x.yaml:7: match: 'parameters' widens model.d_ff, which is an axis of this design; set match: none"
+    message = "x.yaml:7: match: 'parameters' changes model.d_ff, which is an axis of this design; set match: none"
     assert (
         refused(plan, "match: parameters\ndesign: [{product: {model.d_ff: [16, 32]}}]") == message
     )
@@ -67,3 +67,44 @@ def test_flops_are_matched_within_the_same_data(plan):
     axes = "{data: [copy, {dataset: copy, alphabet: 900}], attention: [split-heads, qk-norm]}"
     found = plan(f"match: flops\ndesign: [{{product: {axes}}}]", "data=copy")
     assert all(variant.record.d_ff < 20 for variant in found.variants)
+
+
+@pytest.mark.parametrize("match", ["baseline-parameters", "baseline-flops"])
+def test_variants_are_widened_or_narrowed_to_the_baseline(plan, match):
+    styles = "[split-heads, independent-heads, multi-query]"
+    found = plan(f"match: {match}\ndesign: [{{product: {{attention: {styles}}}}}]", "model.d_ff=64")
+    counts_of = {slug: variant.record.counts for slug, variant in found.by_slug.items()}
+    sizes = {slug: counts.non_embedding for slug, counts in counts_of.items()}
+    if match == "baseline-flops":
+        sizes = {slug: counts.flops_per_token for slug, counts in counts_of.items()}
+    widths = {slug: variant.record.d_ff for slug, variant in found.by_slug.items()}
+    assert found.design.baseline == "split-heads"
+    assert widths["independent-heads"] < widths["split-heads"] == 64 < widths["multi-query"]
+    baseline = sizes.pop("split-heads")
+    assert list(sizes.values()) == pytest.approx([baseline, baseline], rel=0.01)
+    (note,) = [note for note in found.matching_notes if "changes d_ff of 2 variants by -" in note]
+    assert note.endswith("of split-heads")
+
+
+def test_each_data_set_is_matched_with_its_own_baseline(plan):
+    axes = (
+        "{data: [copy, {dataset: copy, alphabet: 900}], attention: [split-heads, multi-query],"
+        " match: [none, baseline-flops]}"
+    )
+    found = plan(f"design: [{{product: {axes}}}]", "data=copy")
+    for variant in found.variants:
+        is_unchanged = "split-heads" in variant.slug or variant.slug.endswith("match-none")
+        assert (variant.record.d_ff == 16) == is_unchanged
+        assert variant.record.d_ff < 40
+
+
+def test_a_baseline_that_is_excluded_cannot_be_matched(plan):
+    axes = "{data: [copy, {dataset: copy, alphabet: 900}], attention: [split-heads, multi-query]}"
+    exclude = "exclude: [{when: {data: {dataset: copy, alphabet: 900}, attention: split-heads}, reason: r}]"
+    message = refused(
+        plan, f"match: baseline-flops\n{exclude}\ndesign: [{{product: {axes}}}]", "data=copy"
+    )
+    assert message.startswith("x.yaml:7: match: 'baseline-flops' matches ")
+    assert message.endswith(
+        " with a baseline that is excluded; remove the exclusion, or set match: none"
+    )

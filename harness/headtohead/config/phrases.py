@@ -38,6 +38,8 @@ MATCHES = {
     "none": "with sizes as configured",
     "parameters": "with equal parameters",
     "flops": "with equal FLOPs",
+    "baseline-parameters": "with the parameters of the baseline",
+    "baseline-flops": "with the FLOPs of the baseline",
 }
 """Phrases of the values of the axis ``match``."""
 

@@ -144,7 +144,7 @@ def tokenizers_package() -> Any:
         return importlib.import_module("tokenizers")
     except ImportError as error:
         raise HeadToHeadError(
-            "data.unit: subword requires the package tokenizers; pip install 'headtohead[subwords]'"
+            "subwords and tokenizer files require the package tokenizers; run pip install tokenizers"
         ) from error
 
 

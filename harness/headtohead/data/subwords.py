@@ -5,13 +5,13 @@ Sennrich, Haddow, Birch, "Neural Machine Translation of Rare Words with Subword 
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+from headtohead.data.byte_alphabet import tokenizers_package
 from headtohead.errors import HeadToHeadError
 
 UNKNOWN = "<unk>"
@@ -26,7 +26,7 @@ def learn(texts: Sequence[str], size: int, min_count: int) -> str:
     ``size`` is the maximum number of subwords, <unk> included. Pairs of subwords that occur less than ``min_count``
     times are not merged.
     """
-    tokenizers = _library()
+    tokenizers = tokenizers_package()
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(unk_token=UNKNOWN, fuse_unk=True))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace(
         replacement=WORD_START, prepend_scheme="always"
@@ -51,7 +51,7 @@ def load_tokenizer(text: str) -> Any:
     Raises:
         HeadToHeadError: If its normalizer or its decoder can lengthen a text more than `MAX_GROWTH` times.
     """
-    tokenizers = _library()
+    tokenizers = tokenizers_package()
     parts = json.loads(text)
     for name in ("normalizer", "decoder"):
         growth = _growth(parts.get(name))
@@ -64,16 +64,6 @@ def load_tokenizer(text: str) -> Any:
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
-
-
-def _library() -> Any:
-    try:
-        return importlib.import_module("tokenizers")
-    except ImportError as error:
-        raise HeadToHeadError(
-            "data.tokens: subword and data.vocabulary.file require the package tokenizers; "
-            "pip install 'headtohead[subwords]'"
-        ) from error
 
 
 def _growth(step: Any) -> float:

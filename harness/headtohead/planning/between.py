@@ -151,7 +151,7 @@ def expand_between(
         end: The second configuration, with the slug ``to``.
         names: The display names of both configurations; exactly two.
         changes: The fields of each change, as `changes_between` returns them; not empty.
-        match: The count that ``d_ff`` is widened to match.
+        match: The count that ``d_ff`` is changed to match.
         given: The names that the experiment file gives.
 
     Returns:

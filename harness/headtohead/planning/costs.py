@@ -154,8 +154,8 @@ def cost_variants(
 
     Args:
         loaded: The experiment file.
-        variants: The variants, whose ``d_ff`` may be widened by ``match``.
-        d_ff_asked: The ``d_ff`` before it was widened, by the slug of every variant.
+        variants: The variants, whose ``d_ff`` may be changed by ``match``.
+        d_ff_asked: The ``d_ff`` before it was changed, by the slug of every variant.
         costs: Counts models and epochs.
 
     Raises:

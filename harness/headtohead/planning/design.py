@@ -698,7 +698,7 @@ def _expand_between(
 
     Raises:
         HeadToHeadError: If the configurations are equal, or one of them is invalid, excluded or cannot run; if a group
-            of fields is invalid; if ``match`` widens ``model.d_ff`` although it is a change; if there are too many
+            of fields is invalid; if ``match`` changes ``model.d_ff`` although it is a change; if there are too many
             runs; if ``names`` has a change or a value that the design lacks; if the data cannot be read, or a plugin is
             faulty.
     """
@@ -714,10 +714,10 @@ def _expand_between(
             "both configurations are the same after base is merged over them; remove the fields that should differ "
             "from base"
         )
-    widens_change = any(("model", "d_ff") in fields for fields in changes.values())
-    if match != "none" and widens_change:
+    is_matched_width = any(("model", "d_ff") in fields for fields in changes.values())
+    if match != "none" and is_matched_width:
         raise loaded.location("match").error(
-            f"'{match}' widens model.d_ff, which is a change here; set match: none"
+            f"'{match}' changes model.d_ff, which is a change here; set match: none"
         )
     given = GivenNames(loaded, (START, END))
     names = _end_names(block, given)

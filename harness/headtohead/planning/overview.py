@@ -345,8 +345,8 @@ def _ends(numbers: Iterable[int]) -> str:
 def _row(plan: Plan, variant: PlannedVariant) -> tuple[str, ...]:
     """Return the texts of a variant's cells, in the order of `COLUMNS`.
 
-    A widened ``d_ff`` follows the width before widening and an arrow. The path is a single word if it is the same for
-    all roles, else a word for each role. The last cell is the name for ``h2h run --only``.
+    A ``d_ff`` that matching has changed follows the configured width and an arrow. The path is a single word if it is
+    the same for all roles, else a word for each role. The last cell is the name for ``h2h run --only``.
     """
     record = variant.record
     counts = record.counts

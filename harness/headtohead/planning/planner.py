@@ -230,7 +230,7 @@ class Planner:
         """
         for variant in design.variants:
             refuse_oversized(loaded, variant.slug, variant.config)
-        matched, matching_notes = match_variants(loaded, design.variants, design.axes, self.costs)
+        matched, matching_notes = match_variants(loaded, design, self.costs)
         d_ff_asked = {variant.slug: variant.config.model.d_ff for variant in design.variants}
         design = replace(design, variants=matched)
         costed = cost_variants(loaded, matched, d_ff_asked, self.costs)

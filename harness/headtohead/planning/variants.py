@@ -19,11 +19,11 @@ from headtohead.plugins.families import COMPONENTS
 from headtohead.schema.run_config import QUIRKS, SECTIONS, RunConfig
 from headtohead.schema.sections import NotHashed
 
-Match = Literal["none", "parameters", "flops"]
+Match = Literal["none", "parameters", "flops", "baseline-parameters", "baseline-flops"]
 MATCHES: tuple[Match, ...] = get_args(Match)
 
 MATCH_AXIS = "match"
-"""Axis that is not a configuration field: the count that ``d_ff`` is widened to match."""
+"""Axis that is not a configuration field: the count that ``d_ff`` is changed to match."""
 
 RECIPE_AXIS = "recipe"
 """Axis that is not a configuration field: the recipe that ``base`` is merged over.

@@ -77,17 +77,15 @@ class Entry:
     """
 
     packages: ClassVar[tuple[str, ...]] = ()
-    """Import names of the packages that a launcher or logger requires. The extra of a built-in entry has its name."""
+    """Import names of the packages that a launcher or logger requires."""
 
     @classmethod
     def require(cls) -> None:
         """Raise HeadToHeadError if a package is missing. Called before training."""
         for package in cls.packages:
             if importlib.util.find_spec(package) is None:
-                is_built_in = cls.__module__.startswith("headtohead_plugins.")
-                named = f"'headtohead[{cls.entry_name}]'" if is_built_in else package
                 raise HeadToHeadError(
-                    f"'{cls.entry_name}' requires the package {package}; run pip install {named}"
+                    f"'{cls.entry_name}' requires the package {package}; run pip install {package}"
                 )
 
     @classmethod

@@ -220,8 +220,9 @@ class ExperimentFile(ConfigSection):
     """epochs of the tuning runs, for a cheaper sweep, which can choose other values; default: as many as the
     experiment"""
 
-    match: Literal["none", "parameters", "flops"] = "none"
-    """widen d_ff of smaller variants until they match the largest within 1 %"""
+    match: Literal["none", "parameters", "flops", "baseline-parameters", "baseline-flops"] = "none"
+    """widen d_ff of smaller variants until they match the largest within 1 %; with baseline-, widen or narrow d_ff
+    until they match the baseline"""
 
     metrics: Metrics = Metrics()
     """metrics of answer and report"""

@@ -178,7 +178,7 @@ class Pitfall:
 class ResolvedVariant(Record):
     """Configuration and costs of a variant, part of both ``experiment.json`` and ``run.json``.
 
-    ``d_ff_asked`` is the d_ff of the experiment file, which differs from ``d_ff`` if matching has widened it.
+    ``d_ff_asked`` is the d_ff of the experiment file, which differs from ``d_ff`` if matching has changed it.
     ``rate_decays`` is whether the learning rate is lowered towards the last step.
     """
 

@@ -418,7 +418,7 @@ def _from_hugging_face(options: Options) -> list[Pair]:
     if major < LEAST_DATASETS:  # older versions run scripts of a dataset
         raise HeadToHeadError(
             f"data.saved and data.hub require the package datasets {LEAST_DATASETS} or later, found {version}; "
-            "pip install 'headtohead[hf]'"
+            f"run pip install 'datasets>={LEAST_DATASETS}'"
         )
     if options.saved and os.path.isdir(_path(options.saved)):
         _check_saved(_path(options.saved), options.saved)

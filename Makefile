@@ -22,7 +22,7 @@ help:
 	@echo "make checked  evaluate all invariants on every entry and write their page (10 minutes)"
 	@echo "make notebooks execute the notebooks of docs/how-to and store their outputs"
 	@echo "make site     build the documentation site into site/; warnings are errors"
-	@echo "make picture  take docs/images/report.png from reports/quickstart (needs chromium)"
+	@echo "make picture  take docs/images/report.png from docs/results/quickstart.html (needs chromium)"
 	@echo "make clean    remove .venv, dist and caches; runs, reports and the MLflow store stay"
 
 demo: .venv/installed
@@ -89,7 +89,7 @@ site: .venv/installed-dev | $(filter docs,$(MAKECMDGOALS))
 picture:
 	chromium --headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking \
 	  --disable-component-update --disable-sync --hide-scrollbars --window-size=1280,905 \
-	  --screenshot=docs/images/report.png "file://$(CURDIR)/reports/quickstart/index.html"
+	  --screenshot=docs/images/report.png "file://$(CURDIR)/docs/results/quickstart.html"
 
 clean:
 	rm -rf .venv dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,5 +1,6 @@
 """The checks at the sizes of a study: what they compare, what they leave out, and that they name it."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from headtohead.plugins.registry import use_files
 from headtohead.testing import tiny_config
 from headtohead.testing.checks import as_trained, passes
 from headtohead.testing.checks.as_trained import PlannedStack, check_as_trained
-from headtohead.testing.checks.clock import Clock
+from headtohead.testing.checks.clock import Clock, seconds_of
 from headtohead.testing.tiny import tiny_data
 from made.study import Completed, Study
 
@@ -111,3 +112,13 @@ def test_check_takes_an_experiment_file(tmp_path: Path, h2h_here: Callable[..., 
     assert "checks hold" in done.stdout
     line = study.h2h("check", str(study.file), "attention/split-heads", code=2).stderr
     assert "is an experiment file; check it alone" in line
+
+
+def test_the_limit_of_the_checks_does_not_run_while_other_processes_have_the_processor() -> None:
+    clock = Clock(10.0)
+    time.sleep(0.3)
+    assert clock.left > 9.9
+    assert seconds_of(lambda: time.sleep(0.3)) < 0.1
+    used = seconds_of(lambda: sum(range(10_000_000)))
+    assert used > 0.01
+    assert clock.left < 10.0 - used

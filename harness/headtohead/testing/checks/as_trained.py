@@ -31,7 +31,7 @@ from headtohead.training.backends import BatchSpec
 from headtohead.training.loop import StackTraining
 
 SECONDS = 30.0
-"""Time of all checks of a stack."""
+"""Processor time of all checks of a stack."""
 
 FLOAT64_BYTES = 2 * 2**30
 """Estimated memory of a float64 stack, above which it has fewer members than the planned stack."""

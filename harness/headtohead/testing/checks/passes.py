@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,7 +16,7 @@ from headtohead.model.transformer import Transformer
 from headtohead.plugins.built_in import MODULES
 from headtohead.plugins.component import Component
 from headtohead.plugins.member_rng import PerMemberRNG
-from headtohead.testing.checks.clock import Clock
+from headtohead.testing.checks.clock import Clock, seconds_of
 from headtohead.testing.verdict import Verdict, violated, within
 
 OUTPUTS = ("member", "sequence", "position")
@@ -83,10 +82,8 @@ class Forward:
         return Forward(self.model, self.batch.part(slice(rows)), self.training)
 
     def measured_seconds(self) -> float:
-        """Compute a pass and return its time."""
-        started = time.perf_counter()
-        self()
-        return time.perf_counter() - started
+        """Compute a pass and return its processor time."""
+        return seconds_of(self)
 
     def fitting(self, seconds: float) -> Forward:
         """Return the passes over as many sequences as a pass computes in a time, at least two."""

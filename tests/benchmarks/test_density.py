@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 SPARSE = '''"""Docstrings and comments do not count: [x for x in y] if z else 0."""
 
 # Neither does map(a, b).

@@ -14,6 +14,8 @@ import pytest
 from headtohead_judge.judging import judge
 from headtohead_judge.ledger import Ledger
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def page(benchmark: Callable[[str], ModuleType]) -> ModuleType:
@@ -93,7 +95,6 @@ def test_the_rule_of_the_ledger_decides_as_the_ledger(
     assert 2 <= total <= 22
 
 
-@pytest.mark.slow
 def test_the_second_implementation_confirms_the_page(page: ModuleType, second: ModuleType) -> None:
     compared = [*second.comparisons(page.PAGE.read_text(encoding="utf-8"), 20, (2.0,))]
     assert len(compared) == 4 * (10 + 10 + 11 + 10)

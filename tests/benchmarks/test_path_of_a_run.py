@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 FILES = {
     "first.py": """
 import second
@@ -70,7 +72,6 @@ def test_a_library_that_calls_a_function_is_no_stop_but_its_caller_is(benchmark,
     }
 
 
-@pytest.mark.slow
 def test_a_run_has_a_path_to_its_first_step(benchmark, tmp_path):
     path = benchmark("path_of_a_run").path_of_a_run(tmp_path)
     assert "headtohead/training/loop.py" in path.files

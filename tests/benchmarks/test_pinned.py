@@ -6,6 +6,8 @@ from pathlib import Path
 import pinned
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ANSWERS = {"a": {"contrasts": [{"name": "r", "difference": 0.25, "verdict": "better"}]}}
 SCORES = {"a": {"test/loss": 0.25}}
 
@@ -48,7 +50,6 @@ def test_the_made_studies_have_every_kind_of_contrast() -> None:
         assert any(kind in options for options in studies.values()), kind
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_answers_of_the_made_studies_can_be_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -12,6 +12,8 @@ from headtohead.report.writing import write_report
 from made import case_table
 from made.fake_study import Study, declared_contrast, edit, write_study
 
+pytestmark = pytest.mark.slow
+
 REPORTS = Path(__file__).parents[2] / "reports"
 
 

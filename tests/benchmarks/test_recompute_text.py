@@ -14,6 +14,8 @@ from headtohead.report.writing import CHECKSUMS, write_report
 from made import case_table
 from made.fake_study import Study, write_study
 
+pytestmark = pytest.mark.slow
+
 REPORTS = Path(__file__).parents[2] / "reports"
 DEMO = REPORTS / "demo"  # what `make demo` writes is not committed
 FOLDERS = sorted(

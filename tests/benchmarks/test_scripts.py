@@ -8,8 +8,9 @@ from argparse import Namespace
 import pytest
 import torch
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
+
 @pytest.mark.timeout(900)
 def test_kills_lose_nothing(benchmark, tmp_path, capsys):
     page = tmp_path / "soak.md"
@@ -27,7 +28,6 @@ def test_kills_lose_nothing(benchmark, tmp_path, capsys):
     assert "| any of these | 2 | 1 | 0 | 0 | 0 |" in page.read_text()
 
 
-@pytest.mark.slow
 def test_a_stack_a_single_run_and_vmap_have_equal_losses(benchmark):
     options = Namespace(task="notebook-1", runs=2, steps=20, precision="float32", device="cpu")
     stack, alone, vmap = (loss for _, loss in benchmark("runs_per_hour").measure(options).values())
@@ -54,13 +54,11 @@ def test_a_deeper_variant_gets_fewer_steps_in_equal_time(
     assert int(lines[1][0]) < 500
 
 
-@pytest.mark.slow
 def test_stacks_of_one_and_of_sixteen_runs_reach_the_recorded_speed(benchmark):
     command = [sys.executable, benchmark("stacks").__file__, "--check", "--rounds", "15"]
     assert any(subprocess.run(command, timeout=240, check=False).returncode == 0 for _ in range(3))
 
 
-@pytest.mark.slow
 def test_the_correctness_part_finds_no_fault_and_finds_a_planted_one(benchmark, monkeypatch):
     gpu, cpu = benchmark("gpu"), torch.device("cpu")
     monkeypatch.setattr(

@@ -26,6 +26,8 @@ from headtohead_judge.contrast import Contrast, ScoreTable, Side, estimate_famil
 from headtohead_judge.verdicts import DETECTED, judge
 from made import case_table
 
+pytestmark = pytest.mark.slow
+
 PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "simulated-studies.md"
 RATE = "train.lr"
 

@@ -18,6 +18,8 @@ from headtohead_judge.looks import BLOCK, Looks, _smallest_p
 from headtohead_judge.verdicts import judge
 from made import case_table
 
+pytestmark = pytest.mark.slow
+
 PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "simulated-studies.md"
 MARGIN = 2.0
 
@@ -210,7 +212,6 @@ def rough_levels(monkeypatch):
     _smallest_p.cache_clear()
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("rough_levels")
 def test_the_committed_page_has_all_tables_of_the_script(simulation):
     committed = PAGE.read_text(encoding="utf-8")
@@ -226,7 +227,6 @@ def test_the_committed_page_has_all_tables_of_the_script(simulation):
     assert without_rates(page) == without_rates(committed)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("part", ["power_tables", "detectable_tables", "look_tables"])
 def test_the_rates_of_a_few_studies_are_near_their_limits(simulation, part):
     for table in getattr(simulation, part)(np.random.default_rng(1), 400):

@@ -10,6 +10,8 @@ from headtohead.errors import HeadToHeadError
 from headtohead.execution.loaded import load
 from made.study import Study
 
+pytestmark = pytest.mark.slow
+
 SENTENCES = ["the cat sees a dog", "she eats", "the black dogs love it"]
 
 

@@ -54,6 +54,7 @@ def test_a_command_imports_no_heavy_package_that_it_does_not_use(
     assert {*done.stdout.splitlines()[-1].split()} & heavy == set()
 
 
+@pytest.mark.slow
 def test_a_worker_loads_no_distribution_functions() -> None:
     code = "import sys, headtohead.execution.worker; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -67,6 +67,7 @@ def test_a_killed_worker_stops_only_its_stack_which_resumes(
     assert {attempt["state"] for attempt in study.attempts()} == {"KILLED"}
 
 
+@pytest.mark.slow
 def test_ctrl_c_does_not_reach_the_server_of_workers_while_it_starts() -> None:
     command = [sys.executable, "-c", START_SERVER_AND_INTERRUPT]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

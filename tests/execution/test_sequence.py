@@ -251,6 +251,7 @@ SWEEP = {
 }
 
 
+@pytest.mark.slow
 def test_a_sweep_is_trained_and_widened_before_the_comparison(run: Run, study: Study) -> None:
     study.write(**SHORT | TUNED)
     everything = [
@@ -299,6 +300,7 @@ def test_a_sweep_is_trained_and_widened_before_the_comparison(run: Run, study: S
     }
 
 
+@pytest.mark.slow
 def test_the_two_best_settings_get_further_seeds_before_the_comparison(
     run: Run, study: Study
 ) -> None:
@@ -331,6 +333,7 @@ def test_nothing_is_compared_after_a_sweep_without_all_results(run: Run, study: 
     assert states(study, "tiny-tuning") == SWEEP
 
 
+@pytest.mark.slow
 def test_seeds_are_added_look_by_look(run: Run, study: Study) -> None:
     study.write(**SHORT | LOOKS)
     trained = [

@@ -43,6 +43,7 @@ def result_times(study: Study) -> dict[str, int]:
     return {path.parent.name: path.stat().st_mtime_ns for path in paths}
 
 
+@pytest.mark.slow
 def test_the_sweep_is_trained_first_and_each_variant_uses_its_best_setting(
     study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import sysconfig
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -13,6 +14,11 @@ import yaml
 ROOT = Path(__file__).parents[2]
 LOSSES = (2.310, 2.334, 2.321, 2.317, 2.330, 2.325)
 GAIN = (0.015, 0.018, 0.017, 0.014, 0.021, 0.017)
+
+
+def slow(*rows: tuple[str | None, str, str]) -> list[Any]:
+    """Return cases of the slow tier."""
+    return [pytest.param(*row, marks=pytest.mark.slow) for row in rows]
 
 
 def git(folder: Path, *arguments: str) -> None:
@@ -87,10 +93,12 @@ def test_without_new_or_earlier_scores_nothing_fails(repository: Path) -> None:
     ("scores", "ref", "message"),
     [
         (None, "missing", "git has no branch or commit 'missing' here"),
-        (None, "--help", "git has no branch or commit '--help' here"),
-        ("variant,seed,loss\na,1,2\nb,1,3\n", "main", "has several variants: a, b"),
-        ("seed,loss\n1,2\n2,x\n", "main", "'loss' of variant 'pull request', seed 2"),
-        ("loss\n1\n", "main", "has no seed"),
+        *slow(
+            (None, "--help", "git has no branch or commit '--help' here"),
+            ("variant,seed,loss\na,1,2\nb,1,3\n", "main", "has several variants: a, b"),
+            ("seed,loss\n1,2\n2,x\n", "main", "'loss' of variant 'pull request', seed 2"),
+            ("loss\n1\n", "main", "has no seed"),
+        ),
     ],
 )
 def test_bad_input_is_one_line_with_exit_code_2(

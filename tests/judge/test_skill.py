@@ -65,6 +65,7 @@ def write_trained(path: Path) -> None:
     path.write_text("".join(rows), encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (shutil.which("jq") and shutil.which("bash")), reason="needs bash and jq")
 def test_the_loop_of_the_skill_keeps_an_improvement_and_removes_other_changes(
     tmp_path: Path,

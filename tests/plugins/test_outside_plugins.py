@@ -100,6 +100,7 @@ def test_the_attention_style_of_the_page_is_the_built_in_gate_per_head() -> None
     assert same_function(tiny_config(attention="head-gate"), gated, rename)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own_registry")
 def test_the_feed_forward_network_of_the_page_acts_on_each_token_alone() -> None:
     current().add_file(Path("leaky.py"), NETWORK.encode())

@@ -588,6 +588,7 @@ def test_how_decoder_only_models_read_pairs_is_stated_once(analysed):
     )
 
 
+@pytest.mark.slow
 def test_the_texts_of_a_report_need_no_matplotlib(quickstart, tmp_path):
     code = (
         "import sys; from pathlib import Path; import headtohead.report.render\n"

@@ -392,6 +392,7 @@ def test_where_memory_lacks_for_a_copy_of_the_state_the_training_goes_on(
     assert_falls_back(training("dropped"), "dropped", "OutOfMemoryError: CUDA out of memory")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["two", pytest.param("unlike", marks=pytest.mark.slow)])
 def test_a_stack_is_freed_without_the_garbage_collector(kind: str) -> None:
     gc.collect()

@@ -45,24 +45,24 @@ RATE = "learning rate {rate}, schedule {schedule}"
 def setup_line(analysis: Analysis) -> str:
     """Return data, sizes, steps, learning rate and seeds in a line; values that differ are listed or a range.
 
-    The steps are those that were trained, or of the plan if no run has started (`_steps`). `complete_setup` adds
+    The steps are those that were trained, or of the plan if no run has started (`_step_range`). `complete_setup` adds
     languages, heads, feed-forward width, batch, schedule, and the sweep.
     """
     data = analysis.frames.record.data
     variants = list(analysis.frames.by_slug.values())
-    values = _values(analysis)
-    layers = _text_of([_layers_in_short(variant.config.model) for variant in variants])
+    values = _values_by_field(analysis)
+    layers = _distinct_values([_layer_numbers(variant.config.model) for variant in variants])
     rate = values[LEARNING_RATE]
     if _tuned_rates(analysis):
         rate = TUNED_IN_SHORT.format(rate=rate)
     parts = [
-        _data_text(_corpus_in_short(data), data),
+        _with_examples(_corpus_without_languages(data), data),
         SIZE.format(
             width=values["model.d_model"],
-            layers="1 layer" if layers == "1" else f"{layers} layers",
-            parameters=_parameters(variants),
+            layers=_with_unit(layers, "layer"),
+            parameters=_parameter_range(variants),
         ),
-        f"{_steps(analysis)} steps",
+        f"{_step_range(analysis)} steps",
         f"learning rate {rate}",
         counted(len(analysis.frames.seeds), "seed"),
     ]
@@ -76,50 +76,55 @@ def complete_setup(analysis: Analysis) -> str:
     """
     data = analysis.frames.record.data
     variants = list(analysis.frames.by_slug.values())
-    values = _values(analysis)
+    values = _values_by_field(analysis)
     heads = values["model.heads"]
     model = MODEL.format(
         width=values["model.d_model"],
-        heads="1 head" if heads == "1" else f"{heads} heads",
+        heads=_with_unit(heads, "head"),
         layers=_layers(variants, data),
-        feed_forward=_text_of([variant.d_ff for variant in variants]),
-        parameters=_parameters(variants),
+        feed_forward=_distinct_values([variant.d_ff for variant in variants]),
+        parameters=_parameter_range(variants),
     )
-    parts = [_data_text(corpus_text(data), data)]
+    parts = [_with_examples(corpus_text(data), data)]
     parts.append(model)
-    parts.append(STEPS.format(steps=_steps(analysis), batch=_batches(variants, data)))
+    parts.append(STEPS.format(steps=_step_range(analysis), batch=_batches(variants, data)))
     parts.append(RATE.format(rate=learning_rate(analysis), schedule=values["train.schedule.name"]))
     parts.append(counted(len(analysis.frames.seeds), "seed"))
     return SETUP.format(parts="; ".join(parts))
 
 
-def _corpus_in_short(data: Mapping[str, Any]) -> str:
-    """Return the dataset, of a text with the name of the text; pairs without their languages."""
+def _with_unit(numbers: str, unit: str) -> str:
+    """Return a list of numbers with their unit, which is singular after a single 1."""
+    return f"1 {unit}" if numbers == "1" else f"{numbers} {unit}s"
+
+
+def _corpus_without_languages(data: Mapping[str, Any]) -> str:
+    """Return the name of the dataset without the languages of pairs; of a text, also the name of the text."""
     languages = [language for language in data.get("languages") or () if language != "none"]
     return corpus_text(data) if len(languages) == 1 else str(data["dataset"])
 
 
-def _parameters(variants: Sequence[VariantRecord]) -> str:
+def _parameter_range(variants: Sequence[VariantRecord]) -> str:
     """Return the number of parameters of the variants, or its range."""
     totals = [variant.counts.total for variant in variants]
-    return _range_text(show_count(min(totals)), show_count(max(totals)))
+    return _range(show_count(min(totals)), show_count(max(totals)))
 
 
-def _steps(analysis: Analysis) -> str:
+def _step_range(analysis: Analysis) -> str:
     """Return the number of trained steps, or its range; that of the plan if no run has started."""
     planned = [variant.steps for variant in analysis.frames.by_slug.values()]
     steps = analysis.frames.trained_steps or planned
-    return _range_text(f"{min(steps):,}", f"{max(steps):,}")
+    return _range(f"{min(steps):,}", f"{max(steps):,}")
 
 
-def _layers_in_short(model: ModelConfig) -> str:
+def _layer_numbers(model: ModelConfig) -> str:
     """Return the numbers of encoder and decoder layers, or that of a decoder-only model."""
     if model.architecture == "encoder-decoder":
         return f"{model.encoder_layers} + {model.decoder_layers}"
     return str(model.decoder_layers)
 
 
-def _data_text(name: str, data: Mapping[str, Any]) -> str:
+def _with_examples(name: str, data: Mapping[str, Any]) -> str:
     """Return the name of a dataset, and how many examples training and test have."""
     counts = data.get("counts", {})
     sizes = []
@@ -144,9 +149,9 @@ def _batches(variants: Sequence[VariantRecord], data: Mapping[str, Any]) -> str:
             tokens.append(train.batch_tokens)
     texts = []
     if examples:
-        texts.append(f"{_text_of(examples)} {examples_of(data)}")
+        texts.append(f"{_distinct_values(examples)} {examples_of(data)}")
     if tokens:
-        texts.append(f"up to {_text_of(tokens)} tokens")
+        texts.append(f"up to {_distinct_values(tokens)} tokens")
     return " / ".join(texts)
 
 
@@ -162,10 +167,10 @@ def _layers(variants: Sequence[VariantRecord], data: Mapping[str, Any]) -> str:
         texts[layers] = layers_text(model, reading)
         if model.architecture == "decoder-only":
             reading = ""
-    return _text_of(list(texts.values()))
+    return _distinct_values(list(texts.values()))
 
 
-def _range_text(smallest: str, largest: str) -> str:
+def _range(smallest: str, largest: str) -> str:
     """Return a range, or its only value if both ends are the same text."""
     return smallest if smallest == largest else f"{smallest} to {largest}"
 
@@ -184,13 +189,13 @@ def learning_rate(analysis: Analysis) -> str:
     They were tuned, vary in the design, are the default, or set in the file. Of a sweep that has ended, the text has
     the number of variants with a best value at its edge, in any tuned field, if there are any.
     """
-    rate = _values(analysis)[LEARNING_RATE]
+    rate = _values_by_field(analysis)[LEARNING_RATE]
     tuning = _tuned_rates(analysis)
     if tuning is not None:
         return _tuned_rate(rate, tuning)
     if LEARNING_RATE in analysis.frames.record.axes:
         return f"{rate}, varied by the experiment"
-    if rate == _text_of([TrainConfig.model_fields["lr"].default]):
+    if rate == _distinct_values([TrainConfig.model_fields["lr"].default]):
         return f"{rate}, the default"
     return f"{rate}, set in the experiment file"
 
@@ -212,7 +217,7 @@ def _tuned_rate(rate: str, tuning: TuningRecord) -> str:
     return template.format(
         rate=rate,
         metric=tuning.metric,
-        values=_text_of(sorted(rates), len(rates)),
+        values=_distinct_values(sorted(rates), len(rates)),
         length=_length(tuning),
         edges=num_at_the_edge,
         variants=len(tuned),
@@ -235,7 +240,7 @@ def setup_section(report: Report) -> Section:
         "seeds": [", ".join(map(str, report.analysis.frames.seeds))],
         "match": [str(report.record.match)],
     }
-    for path, value in _values(report.analysis).items():
+    for path, value in _values_by_field(report.analysis).items():
         section, _, name = path.partition(".")
         sections.setdefault(section, []).append(f"{name} {value}")
     rows = []
@@ -592,14 +597,14 @@ def _short_version(name: str, version: str) -> str:
     return " ".join(platform.groups())
 
 
-def _values(analysis: Analysis) -> dict[str, str]:
+def _values_by_field(analysis: Analysis) -> dict[str, str]:
     """Return the distinct values of each field of the configuration over all variants, the baseline's first."""
     by_slug = analysis.frames.by_slug
     fields: dict[str, list[Any]] = {}
     for variant in [by_slug[analysis.frames.baseline], *by_slug.values()]:
         for path, value in _used_fields(variant).items():
             fields.setdefault(path, []).append(value)
-    return {path: _text_of(values) for path, values in fields.items()}
+    return {path: _distinct_values(values) for path, values in fields.items()}
 
 
 def _used_fields(variant: VariantRecord) -> dict[str, Any]:
@@ -624,23 +629,23 @@ def _used_fields(variant: VariantRecord) -> dict[str, Any]:
     return used
 
 
-def _text_of(values: Sequence[Any], most: int = MAX_VALUES) -> str:
+def _distinct_values(values: Sequence[Any], most: int = MAX_VALUES) -> str:
     """Return the distinct values as text: a list, or if there are more than ``most`` a range or their number.
 
     ``values`` has at least one value. Only numbers have a range.
     """
-    distinct = list(dict.fromkeys(map(_text, values)))
+    distinct = list(dict.fromkeys(map(_value_as_text, values)))
     if len(distinct) <= most:
         return " / ".join(distinct)
     if all(isinstance(value, int | float) for value in values):
-        return f"{_text(min(values))} to {_text(max(values))}"
+        return f"{_value_as_text(min(values))} to {_value_as_text(max(values))}"
     return f"({len(distinct)} values)"
 
 
-def _text(value: Any) -> str:
+def _value_as_text(value: Any) -> str:
     """Return a value as text: the name of an absolute path, the items of a list separated by spaces, or ``none``."""
     if isinstance(value, list | tuple):
-        return " ".join(map(_text, value)) or "none"
+        return " ".join(map(_value_as_text, value)) or "none"
     if isinstance(value, str) and value.startswith("/"):
         return Path(value).name  # the data hash identifies the content, wherever the file is
     return f"{value:g}" if isinstance(value, float) else value_text(value)

@@ -142,6 +142,7 @@ def test_mano_labels_are_the_values_of_the_expressions(read):
     assert {*kinds} == {*"+-*"}
 
 
+@pytest.mark.slow
 def test_mano_draws_as_many_expressions_as_there_are():
     dataset = find_dataset("mano")
     task = dataset.task(dataset.Options(modulus=2), "iid")

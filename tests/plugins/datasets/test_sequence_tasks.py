@@ -4,6 +4,7 @@ from collections import Counter
 from itertools import pairwise
 
 import numpy as np
+import pytest
 
 from headtohead_plugins.datasets.mqar import MultiQueryRecall, Options
 
@@ -68,6 +69,7 @@ def test_mqar_distances_follow_the_power_law(read):
     assert sum((uniform[place] - 1500 / 31) ** 2 / (1500 / 31) for place in range(31)) < 60
 
 
+@pytest.mark.slow
 def test_mqar_tests_on_other_levels_and_original_is_that_of_the_code(prepared):
     data = prepared(
         "mqar",

@@ -7,20 +7,33 @@ Nothing of headtohead and of `records.py` is imported. Exit code 1 if a figure d
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy import special, stats
 
-Test = tuple[dict[str, str], float, Any, float]
-"""The printed row of a step, its difference, scipy's test by Welch, and p if all records have the same deviation."""
+
+class Test(NamedTuple):
+    """A step: its printed row, difference and published effect in standard deviations, and the scores of both sides.
+
+    ``others`` has the distribution and the standard error of further tests by name.
+    """
+
+    row: dict[str, str]
+    difference: float
+    effect: float
+    before: list[float]
+    now: list[float]
+    price: float
+    others: dict[str, tuple[Any, float]]
 
 
 def golf_scores(clone: Path) -> list[tuple[str, list[float], int]]:
@@ -108,93 +121,213 @@ def track_scores(clone: Path) -> list[tuple[str, list[float], int]]:
     return chain
 
 
-def seeds_needed(difference: float, sd: float) -> str:
-    """Return the number of seeds of each side for a power of 80 %, or a dash for more than 1,000."""
-    for n in range(2, 1001):
-        noncentrality = -difference / sd * math.sqrt(n / 2)
-        critical = stats.t.isf(0.025, 2 * n - 2)
-        ends = [stats.nct.sf(critical, 2 * n - 2, sign * noncentrality) for sign in (1, -1)]
-        if np.nansum(ends) >= 0.8:
-            return str(n)
-    return "–"
+def power(effect: float, n: int, m: int, level: float) -> float:
+    """Return the power of Welch's test in percent, from the steps that scipy tests."""
+    rng = np.random.default_rng(20_000)
+    found = stats.ttest_ind(
+        rng.normal(effect, 1, (n, 20_000)), rng.normal(0, 1, (m, 20_000)), equal_var=False
+    )
+    is_found = (found.pvalue <= level) & (found.statistic * effect > 0)
+    return 100 * float(is_found.mean())
+
+
+def shrunk_variances(groups: Sequence[Sequence[float]]) -> tuple[list[float], float]:
+    """Return Smyth's moderated variance of each group, and the degrees of freedom that all groups add to it."""
+    free = np.array([len(group) - 1.0 for group in groups])
+    own = np.array([np.var(group, ddof=1) for group in groups])
+    e = np.log(own) - special.digamma(free / 2) + np.log(free / 2)
+    left = e.var(ddof=1) - special.polygamma(1, free / 2).mean()
+    if left <= 0:
+        return [math.exp(e.mean())] * len(groups), math.inf
+    y = (
+        0.5 + 1 / left
+    )  # Newton's method for the inverse of the trigamma function, as in Smyth's appendix
+    for _ in range(50):
+        value = special.polygamma(1, y)
+        y += value * (1 - value / left) / special.polygamma(2, y)
+    prior = math.exp(e.mean() + special.digamma(y) - math.log(y))
+    return list((2 * y * prior + free * own) / (2 * y + free)), 2 * y
+
+
+def rows_of(part: str) -> list[dict[str, str]]:
+    """Return the rows of the table of a part by column; a second interval is the ``loss interval``."""
+    lines = [line.strip("| ").split(" | ") for line in part.splitlines() if line.startswith("| ")]
+    head = lines[0]
+    if head.count("95 % interval") == 2:
+        head = [*head[:-1], "loss interval"]
+    return [dict(zip(head, line, strict=True)) for line in lines[2:]]
+
+
+def summary_numbers(part: str) -> list[str]:
+    """Return the numbers between the first comment of a part and its table."""
+    text = part.split("-->\n")[-1].split("| record")[0].replace("5 %", "")
+    return re.findall(r"\d[.\d]*\d|\d", text)
 
 
 def recomputed_records(page: Path, clones: Sequence[Path]) -> Iterator[tuple[str, Any, Any]]:
-    """Yield a name, the printed and the recomputed value of every cell of the two tables."""
+    """Yield a name, the printed and the recomputed value of every cell of the three tables."""
     parts = page.read_text(encoding="utf-8").replace("−", "-").split("<!-- end -->")
-    for part, chain in zip(parts, (golf_scores(clones[0]), track_scores(clones[1])), strict=False):
-        table = [
-            line.strip("| ").split(" | ") for line in part.splitlines() if line.startswith("| ")
-        ]
-        rows = [dict(zip(table[0], line, strict=True)) for line in table[2:]]
-        several = [scores for _, scores, _ in chain if len(scores) > 1]
-        left = sum(map(len, several)) - len(several)
-        sd = math.sqrt(
-            sum(((np.array(scores) - np.mean(scores)) ** 2).sum() for scores in several) / left
-        )
-        printed = re.findall(
-            r"\d[.\d]*\d|\d", part.split("Of ")[-1].split("| record")[0].replace("5 %", "")
-        )
-        tests, met = [], 0
-        for (old, before, long), (new, now, short), row in zip(
-            chain, chain[1:], rows, strict=False
-        ):
-            price = 0.0045 * (long - short) / 100
-            claimed = float(new) - float(old) - price
-            values: dict[str, Any] = {"published difference": claimed}
-            values["stored seeds"] = ", ".join(
-                str(len(side)) if side else "–" for side in (before, now)
-            )
-            values["seeds needed"] = seeds_needed(claimed, sd) if claimed < 0 else "–"
-            if short:
-                scale = math.sqrt(1 / len(before) + 1 / len(now))
-                value = (np.mean(before) + price - np.mean(now)) / scale
-                values["rule of track 3"] = f"{value:.4f}, {'met' if value >= 0.004 else 'not met'}"
-            if len(before) > 1 and len(now) > 1:
-                found = stats.ttest_ind(now, np.array(before) + price, equal_var=False)
-                values["difference of the seeds"] = np.mean(now) - np.mean(before) - price
-                error = sd * math.sqrt(1 / len(before) + 1 / len(now))
-                same = 2 * stats.t.sf(abs(values["difference of the seeds"]) / error, left)
-                tests.append((row, values["difference of the seeds"], found, same))
-            yield from (
-                (f"{row['record']}: {name}", row[name], value) for name, value in values.items()
-            )
-            met += values.get("rule of track 3", "").endswith(", met")
-        yield from test_cells(tests)
-        counts = [len(chain) - 1, len(tests), *improvements(tests)]
-        counts += [met, len(rows)] if chain[0][2] else []
-        yield "numbers of the summary", printed, [*map(str, counts), f"{sd:.2g}"]
+    yield from recomputed_chain(parts[0], golf_scores(clones[0]))
+    yield from recomputed_chain(parts[1], track_scores(clones[1]))
+    yield from recomputed_reruns(parts[2], clones[1] / "records" / "track_1_short")
+
+
+def recomputed_chain(
+    part: str, chain: Sequence[tuple[str, list[float], int]]
+) -> Iterator[tuple[str, Any, Any]]:
+    rows = rows_of(part)
+    several = [scores for _, scores, _ in chain if len(scores) > 1]
+    left = sum(map(len, several)) - len(several)
+    squares = [((np.array(scores) - np.mean(scores)) ** 2).sum() for scores in several]
+    sd = math.sqrt(sum(squares) / left)
+    variances, added = shrunk_variances(several)
+    of_scores = {id(scores): value for scores, value in zip(several, variances, strict=True)}
+    tests: list[Test] = []
+    met = 0
+    steps = zip(itertools.pairwise(chain), rows, strict=True)
+    for ((old, before, long), (new, now, short)), row in steps:
+        price = 0.0045 * (long - short) / 100
+        claimed = float(new) - float(old) - price
+        values: dict[str, Any] = {"published difference": claimed}
+        values["stored seeds"] = ", ".join(str(len(side) or "–") for side in (before, now))
+        if short:
+            scale = math.sqrt(1 / len(before) + 1 / len(now))
+            value = (np.mean(before) + price - np.mean(now)) / scale
+            values["rule of track 3"] = f"{value:.4f}, {'met' if value >= 0.004 else 'not met'}"
+            met += value >= 0.004
+        if len(before) > 1 and len(now) > 1:
+            values["difference of the seeds"] = np.mean(now) - np.mean(before) - price
+            same = stats.t(left), sd * math.sqrt(1 / len(before) + 1 / len(now))
+            own = welch(of_scores[id(before)], of_scores[id(now)], len(before), len(now), added)
+            tests.append(Test(row, values["difference of the seeds"], claimed / sd, before, now,
+                              price, {"one deviation": same, "moderated": own}))  # fmt: skip
+        yield from ((f"{row['record']}: {name}", row[name], x) for name, x in values.items())
+    yield from test_cells(tests)
+    counts = [len(rows), len(tests), *improvements(tests)]
+    counts += [met, len(rows)] if chain[0][2] else []
+    end = [] if math.isinf(added) else [f"{added:.0f}"]
+    yield "numbers of the summary", summary_numbers(part), [*map(str, counts), f"{sd:.2g}", *end]
+
+
+def welch(first: float, second: float, n: int, m: int, added: float) -> tuple[Any, float]:
+    """Return the t distribution and the standard error of a difference, from two variances."""
+    parts = first / n, second / m
+    squares = parts[0] ** 2 / (n - 1 + added) + parts[1] ** 2 / (m - 1 + added)
+    free = math.inf if math.isinf(added) else sum(parts) ** 2 / squares
+    return (stats.norm() if math.isinf(free) else stats.t(free)), math.sqrt(sum(parts))
+
+
+def p_of(test: Test, name: str = "") -> float:
+    """Return the p-value of a step: Welch's, or with another standard error."""
+    if not name:
+        old = np.array(test.before) + test.price
+        return float(stats.ttest_ind(test.now, old, equal_var=False).pvalue)
+    distribution, error = test.others[name]
+    return float(2 * distribution.sf(abs(test.difference) / error))
 
 
 def test_cells(tests: Sequence[Test]) -> Iterator[tuple[str, Any, Any]]:
     """Yield a name, the printed and the recomputed value of every cell of a table about tests."""
-    for row, _, found, same in tests:
-        ends = found.confidence_interval(0.95 ** (1 / len(tests)))
-        supported = "**yes**" if ends.high < 0 else "no"
+    number = len(tests)
+    for test in tests:
+        old = np.array(test.before) + test.price
+        found = stats.ttest_ind(test.now, old, equal_var=False)
+        ends = found.confidence_interval(0.95 ** (1 / number))
         cells = {
             "95 % interval": f"{ends.low:+.5f} to {ends.high:+.5f}",
-            "p": f"{found.pvalue:.2g}",
-            "supported": supported,
-            "adjusted p": f"{adjusted(found.pvalue, tests):.2g}",
-            "adjusted p, one deviation": f"{adjusted(same, tests):.2g}",
+            "p": f"{p_of(test):.2g}",
+            "supported": "**yes**" if ends.high < 0 else "no",
+            "adjusted p": f"{adjusted(p_of(test), number):.2g}",
         }
+        for name in test.others:
+            cells[f"adjusted p, {name}"] = f"{adjusted(p_of(test, name), number):.2g}"
+        printed = test.row["power"]
+        if test.effect < 0:
+            level = 1 - 0.95 ** (1 / number)
+            value = power(test.effect, len(test.now), len(test.before), level)
+            is_near = abs(value - float(printed.split()[0])) <= 2  # two simulations
+            cells["power"] = printed if is_near else f"{value:.0f} %"
+        else:
+            cells["power"] = "–"
         for name, value in cells.items():
-            yield f"{row['record']}: {name}", row[name], value
+            yield f"{test.row['record']}: {name}", test.row[name], value
 
 
 def improvements(tests: Sequence[Test]) -> list[int]:
-    """Return how many tests find an improvement: corrected, corrected with one deviation, and alone."""
-    smaller = [test for test in tests if test[1] < 0]
-    return [
-        sum(adjusted(found.pvalue, tests) <= 0.05 for _, _, found, _ in smaller),
-        sum(adjusted(same, tests) <= 0.05 for _, _, _, same in smaller),
-        sum(found.pvalue <= 0.05 for _, _, found, _ in smaller),
-    ]
+    """Return how many steps are an improvement: corrected, moderated, with one deviation, and alone."""
+    smaller = [test for test in tests if test.difference < 0]
+    number = len(tests)
+    counts = [sum(p_of(test) <= 0.05 for test in smaller)]
+    for name in ("one deviation", "moderated", ""):
+        counts.insert(0, sum(adjusted(p_of(test, name), number) <= 0.05 for test in smaller))
+    return counts
 
 
-def adjusted(p: float, tests: Sequence[Test]) -> float:
+def recomputed_reruns(part: str, folder: Path) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the cells about records of track 1 with runs of the earlier record."""
+    rows = rows_of(part)
+    level = 0.95 ** (1 / len(rows))
+    counts = {"faster": 0, "slower": 0, "lower": 0, "higher": 0}
+    for row in rows:
+        new = last_lines(folder / row["record"] / row["runs of"])
+        old = last_lines(folder / row["record"] / row["against runs of"])
+        others = {
+            path.name: last_lines(path)
+            for path in (folder / row["record"]).glob("*aseline*")
+            if path.is_dir()
+        }
+        seconds = np.mean([run[2] for run in new])
+        alike = {
+            name: np.mean([run[1] for run in runs])
+            for name, runs in others.items()
+            if len(runs) > 1 and 0.5 < seconds / np.mean([run[2] for run in runs]) < 2
+        }
+        name = f"{row['record']} {row['runs of']}"
+        yield f"{name}: baseline", row["against runs of"], min(alike, key=alike.__getitem__)
+        yield f"{name}: runs", row["runs"], f"{len(new)}, {len(old)}"
+        steps = [f"{max(run[0] for run in runs):,.0f}" for runs in (new, old)]
+        yield f"{name}: steps", row["steps"], ", not ".join(dict.fromkeys(steps))
+        for column, interval, place, digits, words in (
+            ("seconds", "95 % interval", 2, 2, ("faster", "slower")),
+            ("loss", "loss interval", 1, 4, ("lower", "higher")),
+        ):
+            sides = [[run[place] for run in runs] for runs in (new, old)]
+            ends = stats.ttest_ind(*sides, equal_var=False).confidence_interval(level)
+            difference = np.mean(sides[0]) - np.mean(sides[1])
+            half = 0.5 / 10**digits + 1e-9  # a value between two digits is rounded either way
+            is_rounded = abs(float(row[column]) - difference) <= half
+            shown = row[column] if is_rounded else f"{difference:+.{digits}f}"
+            yield f"{name}: {column}", row[column], shown
+            yield (
+                f"{name}: interval of {column}",
+                row[interval],
+                f"{ends.low:+.{digits}f} to {ends.high:+.{digits}f}",
+            )
+            counts[words[0]] += ends.high < 0
+            counts[words[1]] += ends.low > 0
+    with_baseline = {row["record"] for row in rows}
+    numbers = [len(with_baseline), len(rows), *counts.values()]
+    yield "numbers of the summary of track 1", summary_numbers(part), [*map(str, numbers)]
+
+
+def last_lines(folder: Path) -> list[tuple[float, float, float]]:
+    """Return the step, the loss and the seconds in the last validation line of each log of a folder."""
+    runs = []
+    for log in folder.rglob("*.txt"):
+        lines = re.findall(
+            r"^step:(\d+)/\d+ val_loss:([\d.]+) train_time:([\d.]+)ms",
+            log.read_text(encoding="utf-8", errors="replace"),
+            re.MULTILINE,
+        )
+        if lines:
+            step, loss, milliseconds = map(float, lines[-1])
+            runs.append((step, loss, milliseconds / 1000))
+    return runs
+
+
+def adjusted(p: float, number: int) -> float:
     """Return p, corrected for the number of tests (Sidak 1967)."""
-    return -math.expm1(len(tests) * math.log1p(-p)) if p < 1 else 1.0
+    return -math.expm1(number * math.log1p(-p)) if p < 1 else 1.0
 
 
 def main(page: str, *clones: str) -> int:

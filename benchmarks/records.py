@@ -8,6 +8,7 @@ The last arguments are clones of openai/parameter-golf and KellerJordan/modded-n
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import sys
 from dataclasses import dataclass
@@ -15,12 +16,14 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from records_reruns import COLUMNS as RERUN_COLUMNS
+from records_reruns import rerun_rows
+from records_tests import Side, moderated, step_p, welch_power
 
 from headtohead_judge import verdicts
-from headtohead_judge.judging import judge
-from headtohead_judge.paired_tests import adjusted_for, t_test_p
-from headtohead_judge.power import seeds_needed
+from headtohead_judge.paired_tests import adjusted_for, level_of_each, t_test_p
 from headtohead_judge.result_folders import read_results
+from headtohead_judge.unpaired import unpaired
 
 LOSS_PER_STEP = 0.0045 / 100
 """Increase of the loss for each step less, as track 3 of modded-nanogpt states it."""
@@ -125,48 +128,47 @@ def judged_steps(chain: list[Record]) -> tuple[list[dict[str, str]], float]:
     several = [record.scores for record in chain if len(record.scores) > 1]
     degrees = sum(len(scores) - 1 for scores in several)
     sd = float(np.sqrt(sum(np.var(scores) * len(scores) for scores in several) / degrees))
-    rows, differences = [], {}
+    shrunk = iter(moderated(several))
+    variance_of = {record.name: next(shrunk) for record in chain if len(record.scores) > 1}
+    rows: list[dict[str, str]] = []
+    tested: list[tuple[dict[str, str], Record, Record, float]] = []
     for before, new in itertools.pairwise(chain):
-        shift = LOSS_PER_STEP * (before.steps - new.steps)
-        claimed = new.claimed - before.claimed - shift
+        price = LOSS_PER_STEP * (before.steps - new.steps)
+        claimed = new.claimed - before.claimed - price
         row = {"record": new.name, "date": new.date, "claimed": f"{claimed:+.5f}"}
         row["seeds"] = f"{len(before.scores) or '–'}, {len(new.scores) or '–'}"
-        if min(len(before.scores), len(new.scores)) > 1:
-            sides = {"before": np.array(before.scores) + shift, "new": new.scores}
-            lines = [
-                (name, str(seed), repr(float(x)))
-                for name, side in sides.items()
-                for seed, x in enumerate(side)
-            ]
-            table = pd.DataFrame(lines, columns=["variant", "seed", "loss"])
-            differences[len(rows)] = (
-                judge(table, baseline="before", is_paired=False).variants[0].difference
-            )
         if new.steps and before.scores and new.scores:
-            gain = np.mean(before.scores) + shift - np.mean(new.scores)
+            gain = np.mean(before.scores) + price - np.mean(new.scores)
             value = gain / np.sqrt(1 / len(before.scores) + 1 / len(new.scores))
             row["rule"] = f"{value:.4f}, {'met' if value >= RULE else 'not met'}"
-        row["needed"] = (
-            str(seeds_needed(claimed / (np.sqrt(2) * sd), sides=2) or "> 1,000")
-            if claimed < 0
-            else "–"
-        )
         rows.append(row)
-    found = verdicts.judge([*differences.values()], higher_is_better=False)
-    errors = [
-        sd * np.sqrt(sum(1 / len(chain[index + side].scores) for side in (0, 1)))
-        for index in differences
-    ]
-    one = []
-    for difference, error in zip(differences.values(), errors, strict=True):
-        one.append(adjusted_for(len(differences), t_test_p(difference.mean, error, degrees)))
-    for (index, difference), judgement, one_p in zip(differences.items(), found, one, strict=True):
-        rows[index] |= {
+        if min(len(before.scores), len(new.scores)) > 1:
+            tested.append((row, before, new, price))
+    differences = []
+    for _, before, new, price in tested:
+        differences.append(unpaired(new.scores, np.array(before.scores) + price))
+    number = len(tested)
+    judgements = verdicts.judge(differences, higher_is_better=False)
+    for (row, before, new, _), difference, judgement in zip(
+        tested, differences, judgements, strict=True
+    ):
+        counts = len(before.scores), len(new.scores)
+        error = math.sqrt(sum(sd**2 / count for count in counts))
+        one = t_test_p(difference.mean, error, degrees)
+        own = step_p(
+            difference.mean,
+            [Side(variance_of[record.name], len(record.scores)) for record in (before, new)],
+        )
+        effect = float(row["claimed"]) / sd
+        power = welch_power(effect, counts, level_of_each(number)) if effect < 0 else None
+        row |= {
             "difference": f"{difference.mean:+.5f}",
             "interval": f"{judgement.interval.low:+.5f} to {judgement.interval.high:+.5f}",
             "p": f"{difference.p:.2g}",
             "adjusted": f"{judgement.adjusted_p:.2g}",
-            "one": f"{one_p:.2g}",
+            "moderated": f"{adjusted_for(number, own):.2g}",
+            "one": f"{adjusted_for(number, one):.2g}",
+            "power": "–" if power is None else f"{100 * power:.0f} %",
             "supported": {"better": "**yes**", "worse": "worse"}.get(judgement.direction, "no"),
         }
     return rows, sd
@@ -179,40 +181,94 @@ def markdown(rows: list[dict[str, str]], columns: dict[str, str]) -> str:
         ["---"] * len(columns),
         *([row.get(name, "–") for name in columns] for row in rows),
     ]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines).replace("-0.", "−0.")
+    text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return re.sub(r"(?<= )-(?=\d)", "−", text)
 
 
 SUMMARY = """Of {steps} steps, {tested} have at least two seeds on both sides. **These seeds support {supported}**
-({one} if all deviations are equal); {alone} have p ≤ 5 % alone.{rule} The pooled standard deviation is {sd}.
+({moderated} with moderated variances, {one} if all deviations are equal); {alone} have p ≤ 5 % alone.{rule} The pooled
+standard deviation is {sd}. {shrinkage}
 
 {table}
 """
-COLUMNS = {"record": "record", "date": "date", "claimed": "published difference", "seeds": "stored seeds",
-           "difference": "difference of the seeds", "interval": "95 % interval", "p": "p", "adjusted": "adjusted p",
-           "supported": "supported", "one": "adjusted p, one deviation", "needed": "seeds needed"}  # fmt: skip
+EQUAL = "The deviations of the records differ no more than chance explains, so all moderated variances are equal."
+SHRUNK = "The variance of all records adds {degrees:.0f} degrees of freedom to that of each."
+RERUNS = """{records} records have runs of the earlier record by the same author, with {variants} variants. **{faster}
+of them are faster**, {slower} slower. The loss of {lower} is lower, of {higher} higher; the others show no difference.
+
+{table}
+"""
+COLUMNS = {
+    "record": "record",
+    "date": "date",
+    "claimed": "published difference",
+    "seeds": "stored seeds",
+    "difference": "difference of the seeds",
+    "interval": "95 % interval",
+    "p": "p",
+    "adjusted": "adjusted p",
+    "supported": "supported",
+    "moderated": "adjusted p, moderated",
+    "one": "adjusted p, one deviation",
+    "power": "power",
+}
+
+
+def chain_text(chain: list[Record]) -> str:
+    """Return the summary and the table of a chain."""
+    rows, sd = judged_steps(chain)
+    tested = [row for row in rows if "p" in row]
+    has_steps = bool(chain[0].steps)
+    met = sum(row.get("rule", "").endswith(", met") for row in rows)
+    return SUMMARY.format(
+        steps=len(rows),
+        tested=len(tested),
+        supported=num_improvements(tested, "adjusted"),
+        moderated=num_improvements(tested, "moderated"),
+        one=num_improvements(tested, "one"),
+        alone=num_improvements(tested, "p"),
+        rule=f" {met} of {len(rows)} meet the pairwise rule." if has_steps else "",
+        sd=f"{sd:.2g}",
+        shrinkage=shrinkage_text(chain),
+        table=markdown(rows, COLUMNS | ({"rule": "rule of track 3"} if has_steps else {})),
+    )
+
+
+def shrinkage_text(chain: list[Record]) -> str:
+    """Return how much the variance of all records contributes to the moderated variance of each."""
+    several = [record.scores for record in chain if len(record.scores) > 1]
+    added = moderated(several)[0].degrees - (len(several[0]) - 1)
+    return EQUAL if math.isinf(added) else SHRUNK.format(degrees=added)
+
+
+def num_improvements(rows: list[dict[str, str]], column: str) -> int:
+    """Return the number of smaller scores with a p-value of at most 5 % in a column."""
+    return sum(float(row[column]) <= 0.05 and row["difference"].startswith("-") for row in rows)
+
+
+def reruns_text(clone: Path) -> str:
+    """Return the summary and the table of the records with runs of the earlier record."""
+    rows, counts = rerun_rows(clone)
+    return RERUNS.format(
+        records=counts["records"],
+        variants=counts["variants"],
+        faster=counts.get("seconds better", 0),
+        slower=counts.get("seconds worse", 0),
+        lower=counts.get("loss better", 0),
+        higher=counts.get("loss worse", 0),
+        table=markdown(rows, RERUN_COLUMNS),
+    )
 
 
 def main(page: Path, golf: Path, nanogpt: Path) -> None:
     """Replace the tables of the page."""
+    parts = {
+        "golf": chain_text(parameter_golf(golf)),
+        "track": chain_text(track_3(nanogpt)),
+        "reruns": reruns_text(nanogpt),
+    }
     text = page.read_text(encoding="utf-8")
-    for name, chain in (("golf", parameter_golf(golf)), ("track", track_3(nanogpt))):
-        rows, sd = judged_steps(chain)
-        tested = [row for row in rows if "p" in row]
-        met = sum(row.get("rule", "").endswith(", met") for row in rows)
-        part = SUMMARY.format(
-            steps=len(rows),
-            tested=len(tested),
-            supported=sum(row["supported"] == "**yes**" for row in tested),
-            one=sum(
-                float(row["one"]) <= 0.05 and row["difference"].startswith("-") for row in tested
-            ),
-            alone=sum(
-                float(row["p"]) <= 0.05 and row["difference"].startswith("-") for row in tested
-            ),
-            rule=f" {met} of {len(rows)} meet the pairwise rule." if chain[0].steps else "",
-            sd=f"{sd:.2g}",
-            table=markdown(rows, COLUMNS | ({"rule": "rule of track 3"} if chain[0].steps else {})),
-        )
+    for name, part in parts.items():
         before, start, rest = text.partition(f"<!-- {name} -->\n")
         text = before + start + part + "<!-- end -->" + rest.partition("<!-- end -->")[2]
     page.write_text(text, encoding="utf-8")

@@ -4,10 +4,9 @@ Paper: Z. Allen-Zhu. "Physics of Language Models: Part 4.1, Architecture Design 
 Layers". NeurIPS 2025, arXiv:2512.17351, section 3: h'_t = h_t + Σ_k w_k ⊙ h_{t-k} for k = 0..K-1, with
 K = 4, separately in each channel, without bias and activation.
 
-- A: the inputs of attention, after the norm of a pre-norm model
-- B: queries, keys and values of all heads, before positions are encoded
-- C: the inputs of the feed-forward network, after the norm of a pre-norm model
-- D: the result of the network's first map, with the gate of a gated network, before the activation
+Position A is the inputs of attention, after the norm of a pre-norm model. B is queries, keys and values of all heads,
+before positions are encoded. C is the inputs of the feed-forward network, after the norm of a pre-norm model. D is the
+result of the network's first map, with the gate of a gated network, before the activation.
 
 ``short-convolution`` is position A alone. As in the authors' code, w is initialised uniformly with bound K^(-1/2).
 Departs from the paper: the paper has decoders only. Here an encoder uses the same causal convolutions.
@@ -94,7 +93,7 @@ class ShortConvolutionOptions(HeadOptions):
 
 
 class ShortConvolution(Attention):
-    """Position A alone: split heads with inputs that are weighted sums of a token and a few earlier ones."""
+    """Split heads with inputs that are weighted sums of a token and a few earlier ones."""
 
     phrase = "with a short convolution[ of {kernel} tokens]"
     Options = ShortConvolutionOptions

@@ -138,7 +138,7 @@ def shrunk_variances(groups: Sequence[Sequence[float]]) -> tuple[list[float], fl
     e = np.log(own) - special.digamma(free / 2) + np.log(free / 2)
     left = e.var(ddof=1) - special.polygamma(1, free / 2).mean()
     if left <= 0:
-        return [math.exp(e.mean())] * len(groups), math.inf
+        return [float((own * free).sum() / free.sum())] * len(groups), math.inf
     y = (
         0.5 + 1 / left
     )  # Newton's method for the inverse of the trigamma function, as in Smyth's appendix

@@ -36,7 +36,8 @@ def moderated(groups: Sequence[Sequence[float]]) -> list[Variance]:
 
     The variances are a scaled inverse chi-squared sample, whose parameters are the moments of their logarithms. Smyth:
     Linear models and empirical Bayes methods for assessing differential expression, Statistical Applications in
-    Genetics and Molecular Biology 3, 2004, section 6.2. Every group has at least two scores that are not all equal.
+    Genetics and Molecular Biology 3, 2004, section 6.2. Variances that differ no more than chance explains are pooled.
+    Every group has at least two scores that are not all equal.
     """
     degrees = np.array([len(group) - 1 for group in groups], dtype=np.float64)
     variances = np.array([np.var(group, ddof=1) for group in groups])
@@ -44,8 +45,8 @@ def moderated(groups: Sequence[Sequence[float]]) -> list[Variance]:
     center = float(logarithms.mean())
     spread = float(logarithms.var(ddof=1) - polygamma(1, degrees / 2).mean())
     if spread <= 0:  # no more spread than equal variances have
-        common = Variance(math.exp(center), math.inf)
-        return [common] * len(groups)
+        pooled = float(np.average(variances, weights=degrees))
+        return [Variance(pooled, math.inf)] * len(groups)
     half = brentq(lambda x: polygamma(1, x) - spread, 1e-6, 1e9)
     prior = 2 * half
     prior_variance = math.exp(center + digamma(half) - math.log(half))

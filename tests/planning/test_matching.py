@@ -82,8 +82,8 @@ def test_variants_are_widened_or_narrowed_to_the_baseline(plan, match):
     assert widths["independent-heads"] < widths["split-heads"] == 64 < widths["multi-query"]
     baseline = sizes.pop("split-heads")
     assert list(sizes.values()) == pytest.approx([baseline, baseline], rel=0.01)
-    (note,) = [note for note in found.matching_notes if "changes d_ff of 2 variants by -" in note]
-    assert note.endswith("of split-heads")
+    (note,) = [note for note in found.matching_notes if "changes d_ff of 2 variants by −" in note]
+    assert note.endswith(" of the baseline")
 
 
 def test_each_data_set_is_matched_with_its_own_baseline(plan):

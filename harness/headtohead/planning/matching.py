@@ -37,6 +37,7 @@ OF_BASELINE: tuple[Match, ...] = ("baseline-parameters", "baseline-flops")
 NOT_REACHED = "match: {match} is not reached for {slug}: {reached:,.0f} instead of {target:,.0f} with d_ff {d_ff}"
 CHANGED = "match: {match} changes d_ff of {variants} by {changes}, to the {target:,.0f} {unit} of {reference}"
 LARGEST = "{slug}, which had the most before"
+BASELINE = "the baseline"
 NO_BASELINE = "'{match}' matches {slug} with a baseline that is excluded; remove the exclusion, or set match: none"
 
 
@@ -128,7 +129,7 @@ def _match_group(
                 changes=_range(changes),
                 target=targets[match].size,
                 unit=UNITS[match],
-                reference=slug if match in OF_BASELINE else LARGEST.format(slug=slug),
+                reference=BASELINE if match in OF_BASELINE else LARGEST.format(slug=slug),
             )
         )
     return matched, notes
@@ -136,7 +137,8 @@ def _match_group(
 
 def _range(changes: Sequence[float]) -> str:
     """Return relative changes in percent: a single one, or the smallest and the largest."""
-    smallest, largest = (f"{100 * change:+.0f} %" for change in (min(changes), max(changes)))
+    ends = min(changes), max(changes)
+    smallest, largest = (f"{100 * change:+.0f} %".replace("-", "−") for change in ends)
     return smallest if smallest == largest else f"{smallest} to {largest}"
 
 

@@ -11,6 +11,7 @@ import itertools
 import math
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,17 +19,24 @@ import numpy as np
 import pandas as pd
 from records_reruns import COLUMNS as RERUN_COLUMNS
 from records_reruns import rerun_rows
-from records_tests import Side, moderated, step_p, welch_power
+from step_tests import Side, moderated, moderated_p, pooled, welch_power
 
 from headtohead_judge import verdicts
-from headtohead_judge.paired_tests import adjusted_for, level_of_each, t_test_p
+from headtohead_judge.paired_tests import (
+    ALPHA,
+    Difference,
+    adjusted_for,
+    level_of_each,
+    t_test_p,
+)
 from headtohead_judge.result_folders import read_results
 from headtohead_judge.unpaired import unpaired
+from headtohead_judge.verdicts import Judgement
 
 LOSS_PER_STEP = 0.0045 / 100
 """Increase of the loss for each step less, as track 3 of modded-nanogpt states it."""
 RULE = 0.004
-"""Least improvement times the root of the seeds, a rule of track 3."""
+"""Least improvement divided by the root of 1/n + 1/m, the pairwise rule of track 3."""
 GOLF_ROW = re.compile(
     r"^\|[^|]*\| (\d\.\d+) \|.*\| (20\d\d-\d\d-\d\d) \|(?:.*track_10min_16mb/([^/)]+))?",
     re.MULTILINE,
@@ -123,55 +131,119 @@ def track_3(clone: Path) -> list[Record]:
     return chain
 
 
-def judged_steps(chain: list[Record]) -> tuple[list[dict[str, str]], float]:
-    """Return a row per record after the first, and the pooled standard deviation between seeds."""
-    several = [record.scores for record in chain if len(record.scores) > 1]
-    degrees = sum(len(scores) - 1 for scores in several)
-    sd = float(np.sqrt(sum(np.var(scores) * len(scores) for scores in several) / degrees))
-    shrunk = iter(moderated(several))
-    variance_of = {record.name: next(shrunk) for record in chain if len(record.scores) > 1}
-    rows: list[dict[str, str]] = []
-    tested: list[tuple[dict[str, str], Record, Record, float]] = []
-    for before, new in itertools.pairwise(chain):
-        price = LOSS_PER_STEP * (before.steps - new.steps)
-        claimed = new.claimed - before.claimed - price
-        row = {"record": new.name, "date": new.date, "claimed": f"{claimed:+.5f}"}
-        row["seeds"] = f"{len(before.scores) or '–'}, {len(new.scores) or '–'}"
-        if new.steps and before.scores and new.scores:
-            gain = np.mean(before.scores) + price - np.mean(new.scores)
-            value = gain / np.sqrt(1 / len(before.scores) + 1 / len(new.scores))
-            row["rule"] = f"{value:.4f}, {'met' if value >= RULE else 'not met'}"
-        rows.append(row)
-        if min(len(before.scores), len(new.scores)) > 1:
-            tested.append((row, before, new, price))
-    differences = []
-    for _, before, new, price in tested:
-        differences.append(unpaired(new.scores, np.array(before.scores) + price))
-    number = len(tested)
-    judgements = verdicts.judge(differences, higher_is_better=False)
-    for (row, before, new, _), difference, judgement in zip(
-        tested, differences, judgements, strict=True
-    ):
-        counts = len(before.scores), len(new.scores)
-        error = math.sqrt(sum(sd**2 / count for count in counts))
-        one = t_test_p(difference.mean, error, degrees)
-        own = step_p(
-            difference.mean,
-            [Side(variance_of[record.name], len(record.scores)) for record in (before, new)],
-        )
-        effect = float(row["claimed"]) / sd
-        power = welch_power(effect, counts, level_of_each(number)) if effect < 0 else None
-        row |= {
-            "difference": f"{difference.mean:+.5f}",
-            "interval": f"{judgement.interval.low:+.5f} to {judgement.interval.high:+.5f}",
-            "p": f"{difference.p:.2g}",
-            "adjusted": f"{judgement.adjusted_p:.2g}",
-            "moderated": f"{adjusted_for(number, own):.2g}",
-            "one": f"{adjusted_for(number, one):.2g}",
-            "power": "–" if power is None else f"{100 * power:.0f} %",
-            "supported": {"better": "**yes**", "worse": "worse"}.get(judgement.direction, "no"),
+@dataclass(frozen=True)
+class Step:
+    """A record after another one.
+
+    Attributes:
+        before: The earlier record.
+        new: The record.
+    """
+
+    before: Record
+    new: Record
+
+    @property
+    def price(self) -> float:
+        """The increase of the loss that the saved steps of track 3 explain."""
+        return LOSS_PER_STEP * (self.before.steps - self.new.steps)
+
+    @property
+    def claimed(self) -> float:
+        """The difference of the published scores."""
+        return self.new.claimed - self.before.claimed - self.price
+
+    @property
+    def seeds(self) -> tuple[int, int]:
+        """The numbers of stored scores of both sides."""
+        return len(self.before.scores), len(self.new.scores)
+
+    @property
+    def row(self) -> dict[str, str]:
+        """The cells that need no test."""
+        counts = [str(count or "–") for count in self.seeds]
+        row = {
+            "record": self.new.name,
+            "date": self.new.date,
+            "claimed": f"{self.claimed:+.5f}",
+            "seeds": ", ".join(counts),
         }
-    return rows, sd
+        if self.new.steps and min(self.seeds) > 0:
+            gain = np.mean(self.before.scores) + self.price - np.mean(self.new.scores)
+            value = gain / np.sqrt(1 / self.seeds[0] + 1 / self.seeds[1])
+            row["rule"] = f"{value:.4f}, {'met' if value >= RULE else 'not met'}"
+        return row
+
+    @property
+    def difference(self) -> Difference:
+        """The difference of the stored scores, by Welch's t-test."""
+        return unpaired(self.new.scores, np.array(self.before.scores) + self.price)
+
+
+@dataclass(frozen=True)
+class TestedStep:
+    """A step with its judgement and its p-values under other assumptions, corrected for the number of tested steps."""
+
+    step: Step
+    judgement: Judgement
+    moderated_p: float
+    pooled_p: float
+    power: float | None
+
+    @property
+    def is_smaller(self) -> bool:
+        """Whether the scores of the record are smaller."""
+        return self.step.difference.mean < 0
+
+    @property
+    def row(self) -> dict[str, str]:
+        """The cells of the tests."""
+        difference, interval = self.step.difference, self.judgement.interval
+        supported = {"better": "**yes**", "worse": "worse"}
+        return {
+            "difference": f"{difference.mean:+.5f}",
+            "interval": f"{interval.low:+.5f} to {interval.high:+.5f}",
+            "p": f"{difference.p:.2g}",
+            "adjusted": f"{self.judgement.adjusted_p:.2g}",
+            "moderated": f"{self.moderated_p:.2g}",
+            "one": f"{self.pooled_p:.2g}",
+            "power": "–" if self.power is None else f"{100 * self.power:.0f} %",
+            "supported": supported.get(self.judgement.direction, "no"),
+        }
+
+
+def tested_steps(steps: Sequence[Step], records: Sequence[Record]) -> list[TestedStep]:
+    """Return the steps with at least two scores on both sides, judged as a family."""
+    several = [record for record in records if len(record.scores) > 1]
+    groups = [record.scores for record in several]
+    common = pooled(groups)
+    variance_of = dict(zip([record.name for record in several], moderated(groups), strict=True))
+    steps = [step for step in steps if min(step.seeds) > 1]
+    judgements = verdicts.judge([step.difference for step in steps], higher_is_better=False)
+    level = level_of_each(len(steps))
+    tested = []
+    for step, judgement in zip(steps, judgements, strict=True):
+        of_records = [
+            Side(variance_of[record.name], len(record.scores)) for record in (step.before, step.new)
+        ]
+        of_all = [Side(common, count) for count in step.seeds]
+        mean = step.difference.mean
+        error = math.sqrt(sum(side.variance.value / side.seeds for side in of_all))
+        power = None
+        if step.claimed < 0:
+            power = welch_power(step.claimed / math.sqrt(common.value), step.seeds, level)
+        moderated_alone = moderated_p(mean, of_records, common.degrees)
+        pooled_alone = t_test_p(mean, error, common.degrees)
+        tested.append(
+            TestedStep(
+                step,
+                judgement,
+                moderated_p=adjusted_for(len(steps), moderated_alone),
+                pooled_p=adjusted_for(len(steps), pooled_alone),
+                power=power,
+            )
+        )
+    return tested
 
 
 def markdown(rows: list[dict[str, str]], columns: dict[str, str]) -> str:
@@ -191,10 +263,10 @@ standard deviation is {sd}. {shrinkage}
 
 {table}
 """
-EQUAL = "The deviations of the records differ no more than chance explains, so all moderated variances are equal."
+EQUAL = "The deviations of the records differ no more than chance explains, so moderated variances are pooled."
 SHRUNK = "The variance of all records adds {degrees:.0f} degrees of freedom to that of each."
-RERUNS = """{records} records have runs of the earlier record by the same author, with {variants} variants. **{faster}
-of them are faster**, {slower} slower. The loss of {lower} is lower, of {higher} higher; the others show no difference.
+RERUNS = """{variants} variants of {records} records are compared. **{faster} variants are faster**, {slower} slower.
+The loss of {lower} is lower, of {higher} higher; for the others no difference was found.
 
 {table}
 """
@@ -216,34 +288,34 @@ COLUMNS = {
 
 def chain_text(chain: list[Record]) -> str:
     """Return the summary and the table of a chain."""
-    rows, sd = judged_steps(chain)
-    tested = [row for row in rows if "p" in row]
-    has_steps = bool(chain[0].steps)
+    steps = [Step(before, new) for before, new in itertools.pairwise(chain)]
+    tested = tested_steps(steps, chain)
+    cells = {found.step: found.row for found in tested}
+    rows = [step.row | cells.get(step, {}) for step in steps]
+    smaller = [found for found in tested if found.is_smaller]
+    has_rule = bool(chain[0].steps)
     met = sum(row.get("rule", "").endswith(", met") for row in rows)
+    groups = [record.scores for record in chain if len(record.scores) > 1]
     return SUMMARY.format(
         steps=len(rows),
         tested=len(tested),
-        supported=num_improvements(tested, "adjusted"),
-        moderated=num_improvements(tested, "moderated"),
-        one=num_improvements(tested, "one"),
-        alone=num_improvements(tested, "p"),
-        rule=f" {met} of {len(rows)} meet the pairwise rule." if has_steps else "",
-        sd=f"{sd:.2g}",
-        shrinkage=shrinkage_text(chain),
-        table=markdown(rows, COLUMNS | ({"rule": "rule of track 3"} if has_steps else {})),
+        supported=sum(found.judgement.direction == "better" for found in tested),
+        moderated=sum(found.moderated_p <= ALPHA for found in smaller),
+        one=sum(found.pooled_p <= ALPHA for found in smaller),
+        alone=sum(found.step.difference.p <= ALPHA for found in smaller),
+        rule=f" {met} of {len(rows)} meet the pairwise rule." if has_rule else "",
+        sd=f"{math.sqrt(pooled(groups).value):.2g}",
+        shrinkage=shrinkage_text(groups),
+        table=markdown(rows, COLUMNS | ({"rule": "rule of track 3"} if has_rule else {})),
     )
 
 
-def shrinkage_text(chain: list[Record]) -> str:
+def shrinkage_text(groups: Sequence[Sequence[float]]) -> str:
     """Return how much the variance of all records contributes to the moderated variance of each."""
-    several = [record.scores for record in chain if len(record.scores) > 1]
-    added = moderated(several)[0].degrees - (len(several[0]) - 1)
-    return EQUAL if math.isinf(added) else SHRUNK.format(degrees=added)
-
-
-def num_improvements(rows: list[dict[str, str]], column: str) -> int:
-    """Return the number of smaller scores with a p-value of at most 5 % in a column."""
-    return sum(float(row[column]) <= 0.05 and row["difference"].startswith("-") for row in rows)
+    if moderated(groups)[0] == pooled(groups):
+        return EQUAL
+    added = moderated(groups)[0].degrees - (len(groups[0]) - 1)
+    return SHRUNK.format(degrees=added)
 
 
 def reruns_text(clone: Path) -> str:

@@ -4,7 +4,8 @@
 
 ``shakespeare.txt`` is the beginning of tiny Shakespeare. ``english.txt`` has the English sentences of Tatoeba pairs,
 each once, in the order of their sha256. ``docstrings.txt`` has the paragraphs of the docstrings of numpy and scipy, as
-they are installed, each once, in the order of their files.
+they are installed, each once, in the order of their files. With the eng-spa pairs of manythings.org of July 2019, numpy
+2.4.6 and scipy 1.17.1, the sha256 begin with 7684416e, f12e4bda and 51aaa614.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def read(path: Path) -> str:
-    """Return the text of a file, which may be packed by xz."""
+    """Return the text of a file, which may be compressed with xz."""
     content = path.read_bytes()
     if path.suffix == ".xz":
         content = lzma.decompress(content)
@@ -38,7 +39,7 @@ def is_plain(text: str) -> bool:
 
 def sentences(pairs: str) -> Iterator[str]:
     """Yield the plain first fields of a table, each once, in the order of their sha256."""
-    firsts = {line.split("\t")[0] for line in pairs.splitlines()}
+    firsts = {line.split("\t")[0] for line in pairs.split("\n")}
     yield from sorted(
         filter(is_plain, firsts), key=lambda text: hashlib.sha256(text.encode()).digest()
     )
@@ -76,11 +77,11 @@ def paragraphs(texts: Iterable[str]) -> Iterator[str]:
                 yield stripped
 
 
-def beginning(parts: Iterable[str], separator: str) -> str:
+def beginning(name: str, parts: Iterable[str], separator: str) -> str:
     """Return the first `CHARACTERS` characters of joined parts.
 
     Raises:
-        ValueError: If there are fewer.
+        SystemExit: If there are fewer.
     """
     kept = []
     length = 0
@@ -89,7 +90,7 @@ def beginning(parts: Iterable[str], separator: str) -> str:
         length += len(kept[-1])
         if length >= CHARACTERS:
             return "".join(kept)[:CHARACTERS]
-    raise ValueError(f"expected at least {CHARACTERS:,} characters, got {length:,}")
+    raise SystemExit(f"{name}: expected at least {CHARACTERS:,} characters, got {length:,}")
 
 
 def main() -> None:
@@ -100,9 +101,9 @@ def main() -> None:
     arguments = parser.parse_args()
     of_packages = (text for package in PACKAGES for text in docstrings(package))
     texts = {
-        "shakespeare.txt": beginning([read(arguments.shakespeare)], ""),
-        "english.txt": beginning(sentences(read(arguments.pairs)), "\n"),
-        "docstrings.txt": beginning(paragraphs(of_packages), "\n\n"),
+        "shakespeare.txt": beginning("shakespeare.txt", [read(arguments.shakespeare)], ""),
+        "english.txt": beginning("english.txt", sentences(read(arguments.pairs)), "\n"),
+        "docstrings.txt": beginning("docstrings.txt", paragraphs(of_packages), "\n\n"),
     }
     arguments.folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():

@@ -5,37 +5,32 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 pytestmark = pytest.mark.slow
-
-PAGE = """<!-- golf -->
-<!-- end -->
-<!-- track -->
-<!-- end -->
-<!-- reruns -->
-{text}<!-- end -->
-"""
 
 
 def test_moderated_variances_are_those_of_another_implementation(benchmark):
     rng = np.random.default_rng(3)
     deviations = rng.gamma(2.0, 1.0, size=40)
     groups = [rng.normal(0, sd, size=rng.integers(2, 9)) for sd in deviations]
-    found = benchmark("records_tests").moderated(groups)
-    expected, added = benchmark("recompute_records").shrunk_variances(groups)
-    assert [variance.value for variance in found] == pytest.approx(expected)
-    free = [
-        variance.degrees - len(group) + 1 for variance, group in zip(found, groups, strict=True)
-    ]
-    assert free == pytest.approx([added] * len(groups))
-    assert 1 < added < 20
+    found = benchmark("step_tests").moderated(groups)
+    expected = benchmark("recompute_records").shrunk_variances(groups)
+    assert [variance.value for variance in found] == pytest.approx(expected.variances)
+    assert [variance.degrees for variance in found] == pytest.approx(expected.free)
+    assert 1 < expected.added < 20
 
 
-def test_equal_deviations_have_one_variance(benchmark):
+def test_variances_that_differ_by_chance_are_pooled(benchmark):
     groups = [[0.0, 1.0, 2.0 + 0.01 * number] for number in range(9)]
-    variances = benchmark("records_tests").moderated(groups)
-    assert {variance.degrees for variance in variances} == {math.inf}
-    assert variances[0].value == pytest.approx(1.04, rel=0.02)
+    step_tests = benchmark("step_tests")
+    variances = step_tests.moderated(groups)
+    assert set(variances) == {step_tests.pooled(groups)}
+    assert variances[0].degrees == 18
+    assert variances[0].value == pytest.approx(1.04, abs=0.01)
+    side = step_tests.Side(variances[0], 3)
+    expected = stats.t.sf(1.0 / math.sqrt(2 * variances[0].value / 3), 18) * 2
+    assert step_tests.moderated_p(1.0, [side, side], 18) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +38,7 @@ def test_equal_deviations_have_one_variance(benchmark):
     [(-3.9, (3, 3), 0.05 / 25, 0.11), (-2.0, (6, 6), 0.05, 0.87), (0.0, (5, 5), 0.05, 0.0)],
 )
 def test_the_power_is_that_of_other_simulations(benchmark, effect, seeds, level, expected):
-    found = benchmark("records_tests").welch_power(effect, seeds, level)
+    found = benchmark("step_tests").welch_power(effect, seeds, level)
     assert found == pytest.approx(expected, abs=0.02)
     if effect:
         other = benchmark("recompute_records").power(effect, *seeds, level)
@@ -70,13 +65,9 @@ def test_a_record_is_compared_with_the_best_baseline_of_its_hardware(benchmark, 
     write_runs(track / "2026-01-01_New" / "once", [(3.0, 70.0)], 105)
     write_runs(track / "2026-01-02_Other" / "this", new, 105)
     text = benchmark("records").reruns_text(tmp_path)
-    assert "1 records have" in text
-    assert "**1\nof them are faster**, 0 slower. The loss of 0 is lower, of 0 higher" in text
+    assert "1 variants of 1 records are compared. **1 variants are faster**, 0 slower." in text
     assert "| this | baseline-b | 3, 3 | 105, not 110 | −12.00 |" in text
-    page = tmp_path / "page.md"
     recomputed = benchmark("recompute_records").recomputed_reruns
     for shown, different in ((text, 0), (text.replace("−12.00", "−12.01"), 1)):
-        page.write_text(PAGE.format(text=shown))
-        part = page.read_text().replace("−", "-").split("<!-- end -->")[2]
-        cells = recomputed(part, track)
+        cells = recomputed(shown.replace("−", "-"), track)
         assert sum(printed != value for _, printed, value in cells) == different

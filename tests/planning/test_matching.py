@@ -98,13 +98,17 @@ def test_each_data_set_is_matched_with_its_own_baseline(plan):
         assert variant.record.d_ff < 40
 
 
-def test_a_baseline_that_is_excluded_cannot_be_matched(plan):
-    axes = "{data: [copy, {dataset: copy, alphabet: 900}], attention: [split-heads, multi-query]}"
-    exclude = "exclude: [{when: {data: {dataset: copy, alphabet: 900}, attention: split-heads}, reason: r}]"
-    message = refused(
-        plan, f"match: baseline-flops\n{exclude}\ndesign: [{{product: {axes}}}]", "data=copy"
-    )
-    assert message.startswith("x.yaml:7: match: 'baseline-flops' matches ")
-    assert message.endswith(
-        " with a baseline that is excluded; remove the exclusion, or set match: none"
-    )
+PAIRS_OF_AXES = (
+    "{data: [copy, {dataset: copy, alphabet: 900}], attention: [split-heads, multi-query]}"
+)
+EXCLUDED = (
+    "exclude: [{when: {data: {dataset: copy, alphabet: 900}, attention: split-heads}, reason: r}]"
+)
+
+
+@pytest.mark.parametrize(("block", "exclude"), [("product", EXCLUDED), ("zip", "exclude: []")])
+def test_a_baseline_that_the_design_lacks_cannot_be_matched(plan, block, exclude):
+    design = f"design: [{{{block}: {PAIRS_OF_AXES}}}]"
+    message = refused(plan, f"match: baseline-flops\n{exclude}\n{design}", "data=copy")
+    assert message.startswith("x.yaml:7: match: 'baseline-flops' needs the baseline of ")
+    assert message.endswith(", which the design lacks or excludes; add it, or set match: none")

@@ -1,6 +1,6 @@
 """Matching: ``match`` changes the width of feed-forward networks to equal parameters or FLOPs.
 
-Variants are matched with the largest one, and then only widened, or with the baseline. Both counts are linear in
+Variants are widened to match the largest one, or widened or narrowed to match the baseline. Both counts are linear in
 ``d_ff``, so two counts determine the required width.
 """
 
@@ -31,18 +31,18 @@ UNITS: dict[Match, str] = {
     "baseline-flops": FLOPS,
 }
 """The count that each kind of matching makes equal."""
-OF_BASELINE: tuple[Match, ...] = ("baseline-parameters", "baseline-flops")
+BASELINE_KINDS: tuple[Match, ...] = ("baseline-parameters", "baseline-flops")
 """The kinds that match the baseline; the others match the largest variant."""
 
 NOT_REACHED = "match: {match} is not reached for {slug}: {reached:,.0f} instead of {target:,.0f} with d_ff {d_ff}"
 CHANGED = "match: {match} changes d_ff of {variants} by {changes}, to the {target:,.0f} {unit} of {reference}"
-LARGEST = "{slug}, which had the most before"
+LARGEST = "the largest variant, {slug}"
 BASELINE = "the baseline"
-NO_BASELINE = "'{match}' matches {slug} with a baseline that is excluded; remove the exclusion, or set match: none"
+NO_BASELINE = "'{match}' needs the baseline of {slug}, which the design lacks or excludes; add it, or set match: none"
 
 
 class Target(NamedTuple):
-    """A count, parameters or FLOPs, and the slug of the variant that has it; they order by count."""
+    """A count, parameters or FLOPs, and the slug of the variant that has it; targets are compared by count."""
 
     size: float
     slug: str
@@ -129,7 +129,7 @@ def _match_group(
                 changes=_range(changes),
                 target=targets[match].size,
                 unit=UNITS[match],
-                reference=BASELINE if match in OF_BASELINE else LARGEST.format(slug=slug),
+                reference=BASELINE if match in BASELINE_KINDS else LARGEST.format(slug=slug),
             )
         )
     return matched, notes
@@ -138,7 +138,7 @@ def _match_group(
 def _range(changes: Sequence[float]) -> str:
     """Return relative changes in percent: a single one, or the smallest and the largest."""
     ends = min(changes), max(changes)
-    smallest, largest = (f"{100 * change:+.0f} %".replace("-", "−") for change in ends)
+    smallest, largest = (f"{100 * change:+.2g} %".replace("-", "−") for change in ends)
     return smallest if smallest == largest else f"{smallest} to {largest}"
 
 
@@ -150,7 +150,7 @@ def _targets(
     It is that of the largest variant with this kind, or of the baseline of their data and size.
 
     Raises:
-        HeadToHeadError: If their baseline is excluded; if a model cannot be built, or a plugin fails.
+        HeadToHeadError: If the design lacks or excludes their baseline; if a model cannot be built, or a plugin fails.
     """
     targets: dict[Match, Target] = {}
     for variant in variants:
@@ -158,7 +158,7 @@ def _targets(
         if match == "none":
             continue
         reference = variant
-        if match in OF_BASELINE:
+        if match in BASELINE_KINDS:
             baseline = design.baseline_of(variant.slug)
             if baseline is None:
                 raise location.error(NO_BASELINE.format(match=match, slug=variant.slug))
@@ -183,7 +183,7 @@ def _with_count(config: RunConfig, match: Match, target: float, costs: Costs) ->
     count_per_unit = _measure(wider, match, costs) - count
     if count_per_unit == 0:  # a quirk has replaced every feed-forward network
         return config
-    least = 1 if match in OF_BASELINE else d_ff
+    least = 1 if match in BASELINE_KINDS else d_ff
     width = d_ff + round((target - count) / count_per_unit)
     return changed(config, model={"d_ff": min(MAX_D_FF, max(least, width))})
 

@@ -10,7 +10,7 @@ result of the network's first map, with the gate of a gated network, before the 
 
 ``short-convolution`` is position A alone. As in the authors' code, w is initialised uniformly with bound K^(-1/2).
 Departs from the paper: the paper has decoders only. Here an encoder uses the same causal convolutions.
-Self-attention only: position C and D of a decoder with cross-attention follow the cross-attention.
+Self-attention only: in a decoder with cross-attention, positions C and D come after it.
 """
 
 from collections.abc import Mapping

@@ -14,7 +14,9 @@ def seconds_of(compute: Callable[[], object]) -> float:
 
 
 class Clock:
-    """A limit of the processor time of the calling thread, so that a busy machine checks as much as an idle one.
+    """A limit of the processor time of the calling thread: other processes that use the processor do not shorten it.
+
+    Worker threads of torch do not count.
 
     Args:
         seconds: Seconds of processor time from now.

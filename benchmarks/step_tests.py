@@ -31,13 +31,20 @@ class Side(NamedTuple):
     seeds: int
 
 
+def pooled(groups: Sequence[Sequence[float]]) -> Variance:
+    """Return the common variance of groups of scores, of which at least one has two."""
+    degrees = [len(group) - 1 for group in groups]
+    squares = sum(float(np.var(group)) * len(group) for group in groups)
+    return Variance(squares / sum(degrees), sum(degrees))
+
+
 def moderated(groups: Sequence[Sequence[float]]) -> list[Variance]:
     """Return the variance of each group of scores, shrunk towards that of all groups (empirical Bayes).
 
     The variances are a scaled inverse chi-squared sample, whose parameters are the moments of their logarithms. Smyth:
     Linear models and empirical Bayes methods for assessing differential expression, Statistical Applications in
-    Genetics and Molecular Biology 3, 2004, section 6.2. Variances that differ no more than chance explains are pooled.
-    Every group has at least two scores that are not all equal.
+    Genetics and Molecular Biology 3, 2004, section 6.2. Variances that differ no more than chance explains are pooled,
+    and none has more degrees of freedom than all groups together. Every group has at least two scores, not all equal.
     """
     degrees = np.array([len(group) - 1 for group in groups], dtype=np.float64)
     variances = np.array([np.var(group, ddof=1) for group in groups])
@@ -45,24 +52,26 @@ def moderated(groups: Sequence[Sequence[float]]) -> list[Variance]:
     center = float(logarithms.mean())
     spread = float(logarithms.var(ddof=1) - polygamma(1, degrees / 2).mean())
     if spread <= 0:  # no more spread than equal variances have
-        pooled = float(np.average(variances, weights=degrees))
-        return [Variance(pooled, math.inf)] * len(groups)
+        return [pooled(groups)] * len(groups)
     half = brentq(lambda x: polygamma(1, x) - spread, 1e-6, 1e9)
     prior = 2 * half
     prior_variance = math.exp(center + digamma(half) - math.log(half))
     shrunk = (prior * prior_variance + degrees * variances) / (prior + degrees)
-    return [
-        Variance(*pair) for pair in zip(shrunk.tolist(), (prior + degrees).tolist(), strict=True)
-    ]
+    free = np.minimum(prior + degrees, degrees.sum())
+    return [Variance(*pair) for pair in zip(shrunk.tolist(), free.tolist(), strict=True)]
 
 
-def step_p(difference: float, sides: Sequence[Side]) -> float:
-    """Return the p-value of a difference of two means, with the degrees of freedom of Welch and Satterthwaite."""
+def moderated_p(difference: float, sides: Sequence[Side], most_degrees: float) -> float:
+    """Return the p-value of a difference of two means with the variances of its sides.
+
+    The degrees of freedom are those of Welch and Satterthwaite, but at most ``most_degrees``, those of all records.
+    """
     parts = [side.variance.value / side.seeds for side in sides]
     error = math.sqrt(sum(parts))
-    squares = sum(part**2 / side.variance.degrees for part, side in zip(parts, sides, strict=True))
-    degrees = math.inf if squares == 0 else sum(parts) ** 2 / squares
-    return t_test_p(difference, error, degrees)
+    squares = 0.0
+    for part, side in zip(parts, sides, strict=True):
+        squares += part**2 / side.variance.degrees
+    return t_test_p(difference, error, min(sum(parts) ** 2 / squares, most_degrees))
 
 
 def welch_power(effect: float, seeds: tuple[int, int], level: float) -> float:

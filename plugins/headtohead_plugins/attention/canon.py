@@ -13,9 +13,10 @@ Departs from the paper: the paper has decoders only. Here an encoder uses the sa
 Self-attention only: in a decoder with cross-attention, positions C and D come after it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, ClassVar
 
+import torch
 from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import pad
@@ -56,9 +57,7 @@ class Canon(Attention):
         if position not in self.options.at:
             return
         kernel = self.options.kernel
-        bound = kernel**-0.5
-        uniform = lambda out, generator: out.uniform_(-bound, bound, generator=generator)  # noqa: E731
-        setattr(self, position, self.parameter(kernel, width, init=uniform))
+        setattr(self, position, self.parameter(kernel, width, init=uniform(kernel)))
 
     def formula(self) -> str:
         return f"h'_t = h_t + Σ_{{k < {self.options.kernel}}} w_k ⊙ h_{{t−k}} at {', '.join(self.options.at)}"
@@ -102,15 +101,23 @@ class ShortConvolution(Attention):
 
     def build(self) -> None:
         kernel = self.options.kernel
-        bound = kernel**-0.5
-        uniform = lambda out, generator: out.uniform_(-bound, bound, generator=generator)  # noqa: E731
-        self.kernel = self.parameter(kernel, self.context.d_model, init=uniform)
+        self.kernel = self.parameter(kernel, self.context.d_model, init=uniform(kernel))
 
     def formula(self) -> str:
         return f"x'_t = x_t + Σ_{{k < {self.options.kernel}}} w_k ⊙ x_{{t−k}}"
 
     def mix_tokens(self, x: Tensor) -> Tensor:
         return convolved(x, self.kernel)
+
+
+def uniform(kernel: int) -> Callable[[Tensor, torch.Generator], Tensor]:
+    """Return a function that fills the weights of a convolution over ``kernel`` tokens with initial values."""
+    bound = kernel**-0.5
+
+    def fill(out: Tensor, generator: torch.Generator) -> Tensor:
+        return out.uniform_(-bound, bound, generator=generator)
+
+    return fill
 
 
 def convolved(x: Tensor, kernel: Tensor) -> Tensor:
@@ -122,10 +129,10 @@ def convolved(x: Tensor, kernel: Tensor) -> Tensor:
     """
     time = x.shape[2]
     weights = kernel[:, :, None, None].unbind(1)
-    zeros = len(weights) - 1
-    padded = pad(x, (0, 0, zeros, 0))
+    num_earlier = len(weights) - 1
+    padded = pad(x, (0, 0, num_earlier, 0))
     for k, weight in enumerate(weights):
-        start = zeros - k
+        start = num_earlier - k
         earlier = padded[:, :, start : start + time]
         x = x + weight * earlier
     return x

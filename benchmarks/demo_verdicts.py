@@ -1,6 +1,6 @@
 """Do the words of the demo's answer depend on the seeds, or on the processor?
 
-    python benchmarks/demo_verdicts.py seeds        # train 120 seeds, judge each group of six; about 35 minutes
+    python benchmarks/demo_verdicts.py seeds        # train 120 seeds, judge each group of six; about an hour
     python benchmarks/demo_verdicts.py processors   # train the demo with the instructions of older processors
 
 A group of seeds is a study of its own, with the runs of the large one. ``seeds`` prints the number of groups with each
@@ -65,15 +65,16 @@ def ignore(_: object) -> None:
     """Print nothing."""
 
 
-def seeds(folder: Path, number: int) -> None:
+def seeds(folder: Path, number: int, group: int) -> None:
     """Print how many groups of seeds have each verdict."""
     study(list(range(1, number + 1)), "all-seeds", folder)
     counts: dict[str, Counter[str]] = {}
     num_equal = 0
     expected = verdicts(COMMITTED)
-    groups = range(1, number + 1, GROUP)
+    groups = range(1, number + 1, group)
     for first in groups:
-        found = study(list(range(first, first + GROUP)), f"seeds-{first}", folder)
+        last = first + group - 1
+        found = study(list(range(first, last + 1)), f"seeds-{first}-to-{last}", folder)
         num_equal += found == expected
         for label, verdict in found.items():
             counts.setdefault(label, Counter())[verdict] += 1
@@ -107,9 +108,10 @@ if __name__ == "__main__":
     parser.add_argument("what", choices=["seeds", "processors", "once"])
     parser.add_argument("--folder", type=Path, default=Path("runs/demo-verdicts"))
     parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--group", type=int, default=GROUP)
     arguments = parser.parse_args()
     if arguments.what == "seeds":
-        seeds(arguments.folder, arguments.seeds)
+        seeds(arguments.folder, arguments.seeds, arguments.group)
     elif arguments.what == "processors":
         processors(arguments.folder)
     else:

@@ -96,6 +96,6 @@ def test_the_rule_of_the_ledger_decides_as_the_ledger(
 
 
 def test_the_second_implementation_confirms_the_page(page: ModuleType, second: ModuleType) -> None:
-    compared = [*second.comparisons(page.PAGE.read_text(encoding="utf-8"), 8, (2.0,))]
+    compared = [*second.comparisons(page.PAGE.read_text(encoding="utf-8"), 20, (2.0,))]
     assert len(compared) == 4 * (10 + 10 + 11 + 10)
     assert [str(comparison) for comparison in compared if not second.agree(comparison)] == []

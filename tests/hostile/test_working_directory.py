@@ -94,7 +94,7 @@ program.run_program()
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_no_command_imports_a_file_of_the_working_directory(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()

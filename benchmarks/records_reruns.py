@@ -1,4 +1,4 @@
-"""Records of track 1 of modded-nanogpt whose author also ran the earlier record again, on the same machines."""
+"""Compare records of track 1 of modded-nanogpt with runs of the earlier record by the same author."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headtohead_judge.result_folders import read_results
 from headtohead_judge.unpaired import unpaired
 
 MAX_RATIO = 2.0
-"""Largest ratio of training times on the same number of GPUs."""
+"""Largest ratio of the mean training times of two sides; a larger one means another number of GPUs."""
 
 COLUMNS = {
     "record": "record",
@@ -39,10 +39,10 @@ class Rerun(NamedTuple):
 
 
 def reruns(clone: Path) -> Iterator[Rerun]:
-    """Yield the variants of each record that has a folder of runs of a baseline, in the order of the records.
+    """Yield the variants of each record whose folder has runs of a baseline, in the order of the records.
 
-    The baseline is the one with the smallest mean loss among those on the same number of GPUs. Both sides have at least
-    two runs.
+    Of several baselines with a training time within `MAX_RATIO`, the one with the smallest mean loss is used. Both
+    sides have at least two runs.
     """
     for folder in sorted((clone / "records" / "track_1_short").iterdir()):
         if not any("baseline" in child.name.lower() for child in folder.glob("*/")):
@@ -71,9 +71,9 @@ def _last_values(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def rerun_rows(clone: Path) -> tuple[list[dict[str, str]], dict[str, int]]:
-    """Return a row per variant, and how many differ in seconds and in loss, by the words of the summary.
+    """Return a row per variant, and the number of rows by column and direction, such as ``seconds better``.
 
-    The intervals of the seconds of all rows are simultaneous, and those of the losses.
+    The intervals of each column are simultaneous.
     """
     found = list(reruns(clone))
     rows = []

@@ -1,4 +1,4 @@
-"""Tests of a step of a record chain that borrow strength from the other records, and the power of Welch's test."""
+"""Tests of a record against its predecessor with variances of all records, and the power of Welch's test."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def pooled(groups: Sequence[Sequence[float]]) -> Variance:
 def moderated(groups: Sequence[Sequence[float]]) -> list[Variance]:
     """Return the variance of each group of scores, shrunk towards that of all groups (empirical Bayes).
 
-    The variances are a scaled inverse chi-squared sample, whose parameters are the moments of their logarithms. Smyth:
-    Linear models and empirical Bayes methods for assessing differential expression, Statistical Applications in
-    Genetics and Molecular Biology 3, 2004, section 6.2. Variances that differ no more than chance explains are pooled,
-    and none has more degrees of freedom than all groups together. Every group has at least two scores, not all equal.
+    The prior is a scaled inverse chi-squared distribution, fitted to the moments of the log variances (Smyth: Linear
+    models and empirical Bayes methods for assessing differential expression, Statistical Applications in Genetics and
+    Molecular Biology 3, 2004, section 6.2). Variances that differ no more than chance explains are pooled, and none
+    has more degrees of freedom than all groups together. Every group has at least two scores, not all equal.
     """
     degrees = np.array([len(group) - 1 for group in groups], dtype=np.float64)
     variances = np.array([np.var(group, ddof=1) for group in groups])

@@ -1,13 +1,19 @@
 import pytest
 
+from headtohead.config.source_location import Source, SourceLocation
+from headtohead.planning.variants import label_of_data, label_of_recipe
 from made import refused
 
 
 @pytest.mark.parametrize("match", ["parameters", "flops"])
 def test_the_smaller_variant_is_widened_to_within_one_per_cent(plan, match):
-    found = plan(
+    planned = plan(
         f"match: {match}\ndesign: [{{product: {{attention: [split-heads, independent-heads]}}}}]"
-    ).by_slug
+    )
+    found = planned.by_slug
+    (note,) = planned.matching_notes
+    assert note.startswith(f"match: {match} changes d_ff of 1 variant by +")
+    assert note.endswith(" of the largest variant, independent-heads")
     split, independent = found["split-heads"], found["independent-heads"]
     measured = {
         "parameters": (split.record.counts.non_embedding, independent.record.counts.non_embedding),
@@ -112,3 +118,20 @@ def test_a_baseline_that_the_design_lacks_cannot_be_matched(plan, block, exclude
     message = refused(plan, f"match: baseline-flops\n{exclude}\n{design}", "data=copy")
     assert message.startswith("x.yaml:7: match: 'baseline-flops' needs the baseline of ")
     assert message.endswith(", which the design lacks or excludes; add it, or set match: none")
+
+
+def test_a_count_that_no_width_reaches_is_a_note(plan):
+    axes = "{attention: [split-heads, independent-heads]}"
+    found = plan(f"match: baseline-parameters\ndesign: [{{product: {axes}}}]")
+    assert found.by_slug["independent-heads"].record.d_ff == 1
+    assert found.matching_notes[0] == (
+        "match: baseline-parameters is not reached for independent-heads: 1,866 instead of 1,536 with d_ff 1"
+    )
+
+
+def test_labels_of_data_have_files_and_those_of_recipes_do_not():
+    location = SourceLocation(Source("x.yaml"))
+    data = {"dataset": "pairs", "file": "a.tsv", "limit": 9}
+    assert label_of_data(data, location) == "pairs(file=a.tsv, limit=9)"
+    recipe = {"name": "base", "data.file": "a.tsv", "data.limit": 9, "train.backend": "eager"}
+    assert label_of_recipe(recipe, location) == "base(limit=9)"

@@ -38,6 +38,29 @@ def test_without_a_ranked_variant_the_baseline_has_no_pooled_deviation(
     assert "pooled" not in sentence.text
 
 
+def test_a_baseline_that_is_not_trained_has_no_share_of_flops(
+    analysed: Callable[..., Analysis],
+) -> None:
+    analysis = analysed(axes={"positional": ["sinusoidal", "rotary"]})
+    vars(analysis.frames.by_slug["sinusoidal"])["steps"] = 0
+    (rule,) = [rule for rule in RULES if rule.name == "other_steps"]
+    (sentence,) = rule.check(analysis)
+    assert "(0 steps" in sentence.text
+    assert "rotary, 10 steps" in sentence.text
+    assert "FLOPs" not in sentence.text
+
+
+def test_the_pooled_deviation_names_ranked_variants_if_there_are_others(
+    analysed: Callable[..., Analysis],
+) -> None:
+    axes = {"positional": ["sinusoidal", "rotary", "none"]}
+    analysis = analysed(axes=axes, states={("none", 1): "PLANNED"})
+    assert set(analysis.ranked) == {"sinusoidal", "rotary"}
+    (rule,) = [rule for rule in RULES if rule.name == "spread"]
+    (sentence,) = rule.check(analysis)
+    assert "pooled over the ranked variants, it is" in sentence.text
+
+
 def test_other_steps_than_the_baselines_are_stated_with_their_flops_and_seconds(
     analysed: Callable[..., Analysis],
 ) -> None:

@@ -64,7 +64,7 @@ def expected_of_contrast(
         return p_cells(tests["paired_p"], cell)
     if column == "sign-flip p":
         return p_cells(tests["sign_flip_p"], cell)
-    if column == "n":
+    if column == "seeds":
         return [len(contrast["seeds"])] if contrast["seeds"] else []
     values = page.differences(contrast)
     if column == "effect":
@@ -77,7 +77,7 @@ def expected_of_contrast(
         "in steps of the baseline": steps_of_gap,
         "training seeds": source,
         "examples": source,
-        "choice of the tuned value": source,
+        "tuning": source,
         "half the interval": halved,
     }
     if column not in readers:

@@ -162,18 +162,25 @@ def widened(page: Page, found: re.Match[str]) -> Sequence[float | None]:
 
 
 def spread_ratios(page: Page, found: re.Match[str]) -> Sequence[float | None]:
-    """Return the standard deviations of the most variable variants as multiples of the pooled one of the others."""
-    count = sum(group is not None for group in found.groups())
+    """Return the standard deviations of the most variable variants as multiples of the pooled one of the others.
+
+    A caption can leave out some of the most variable variants, so their number is at least that of the printed ratios.
+    """
+    printed = [group for group in found.groups() if group is not None]
     variances = sorted(
         np.var([*page.scores(slug, page.metric).values()], ddof=1) for slug in page.titles
     )
-    others = np.mean(variances[: len(variances) - count])
-    ratios = [math.sqrt(own / others) for own in variances[len(variances) - count :]]
-    printed = [group for group in found.groups() if group is not None]
-    fitting = [
-        next((ratio for ratio in ratios if agrees(text, ratio)), math.nan) for text in printed
-    ]
-    return [fitting.pop(0) if group is not None else None for group in found.groups()]
+    fitting = [math.nan] * len(printed)
+    for num_others in range(len(variances) - len(printed), 1, -1):
+        others = np.mean(variances[:num_others])
+        ratios = [math.sqrt(own / others) for own in variances[num_others:]]
+        fitting = [
+            next((ratio for ratio in ratios if agrees(text, ratio)), math.nan) for text in printed
+        ]
+        if not any(map(math.isnan, fitting)):
+            break
+    remaining = iter(fitting)
+    return [next(remaining) if group is not None else None for group in found.groups()]
 
 
 def trained_steps(page: Page, found: re.Match[str]) -> Sequence[float | None]:
@@ -298,7 +305,7 @@ RULES: list[Rule] = [
     (rf"With {N} seeds, a difference of {N} would be shown in 80 % of studies", power),
     (rf"is {N} times the residual variance \(([\w ]+)\); about 1 is", ratio),
     (
-        rf"(?:over|and) {N} (variants?|interactions?|declared contrasts?|(?:(?:added|taken) )?changes?)",
+        rf"(?:for|and) {N} (variants?|interactions?|declared contrasts?|(?:(?:added|taken) )?changes?)",
         scope,
     ),
     (rf"the validation loss[^:]*? fell by {N}(?: to {N})? % over the last fifth", learning),
@@ -370,10 +377,11 @@ TRENDS = {"still_learning": "still learning", "schedule_ended": "schedule ended"
 def further_variants(page: Page, before: str, found: re.Match[str]) -> Expected:
     """Return the number of variants of a remark without those that it names before; NaN without such a remark."""
     for remark in page.answer["remarks"]:
-        text = " ".join(unescaped(remark["text"]).split())
-        for part in re.finditer(r"and \d+ more", text):
-            if before.endswith(text[: part.start()]):
-                return [num_unnamed(variants_of(page, remark), before.removesuffix(" "))]
+        for field in ("text", "limit"):
+            text = " ".join(unescaped(remark[field]).split())
+            for part in re.finditer(r"and \d+ more", text):
+                if before.endswith(text[: part.start()]):
+                    return [num_unnamed(variants_of(page, remark), before.removesuffix(" "))]
     return [math.nan]
 
 
@@ -431,7 +439,7 @@ FIXED = [
     r"\d+ to \d+ tokens",
     r"^\d+ more in the tables",
     r"95 % (?:t-)?intervals?",
-    r"Intervals?: (?:simultaneous )?95 %",
+    r"Intervals?: 95 %",
     r"the level 0\.95\^\(1/k\)",
     r"in at least 95 % of studies",
     r"p is 1 − \(1 − p of the difference\)\^k",

@@ -244,15 +244,15 @@ def test_the_choice_of_tuned_values_is_a_source_of_variance_of_every_contrast(an
         of_sides = [terms[slug] for slug in contrast.variants]
         variance = sum(term.variance for term in of_sides)
         degrees = variance**2 / sum(term.variance**2 / term.degrees for term in of_sides)
-        assert source.name == "choice of the tuned value"
+        assert source.name == "tuning"
         assert (source.variance, source.degrees) == pytest.approx((variance, degrees))
         assert source.variance > 0
-    sources = "training seeds, examples and choice of the tuned value."
+    sources = "training seeds, examples and tuning."
     assert interval_caption(analysis, analysis.main_contrasts).endswith(sources)
     without = {slug: [trial(r, [0.1, 0.2]) for r in RATES] for slug in trials_of}
     analysis = analysed(**study | {"name": "without", "tuning": tuning_of(without)})
     assert interval_caption(analysis, analysis.main_contrasts).endswith(
-        "The choice of the tuned values is no source: tuning runs have no test/exact_match."
+        "Tuning is no source: tuning runs have no test/exact_match."
     )
 
 

@@ -113,15 +113,14 @@ ROWS = [
         (EQUIVALENT, None),
         (-0.017, 0.014),
         0.03,
-        "With rotary instead of sinusoidal, any difference in {} is smaller than the margin of 0.03: −0.002 "
-        "(−0.017 to +0.014).",
+        "With rotary instead of sinusoidal, {} is equivalent to within 0.03: −0.002 (−0.017 to +0.014).",
     ),
     (
         NONE,
         (EQUIVALENT, None),
         (-0.017, 0.014),
         0.03,
-        "Without positions, any difference in {} is smaller than the margin of 0.03: −0.002 (−0.017 to +0.014).",
+        "Without positions, {} is equivalent to within 0.03: −0.002 (−0.017 to +0.014).",
     ),
     (
         "independent instead of split heads",
@@ -169,8 +168,8 @@ def test_a_name_of_the_file_and_a_late_margin_are_stated(study: Analysis) -> Non
     named = judged(contrast, "gate", (EQUIVALENT, None), (-0.01, 0.02), 0.03, is_named=True)
     late = replace(named, late_margin=True)
     assert sentence(study, late, names_metric=False) == (
-        "Gate: any difference is smaller than the margin of 0.03: +0.005 (−0.010 to +0.020); the margin was set after "
-        "results existed."
+        "Gate: exact match is equivalent to within 0.03, +0.005 (−0.010 to +0.020); the margin was set after results "
+        "existed."
     )
     better = judged(contrast, "gate", (BETTER, BY_MORE), (0.1, 0.3), 0.03, is_named=True)
     assert sentence(study, better) == "Gate: exact match improves, +0.200 (+0.100 to +0.300)."

@@ -1,6 +1,7 @@
 """Sources of uncertainty: seeds and examples in every interval, and whether pairing by seed helps."""
 
 import math
+import random
 
 import numpy as np
 import pytest
@@ -84,13 +85,32 @@ def test_captions_name_the_sources_or_the_reason_why_only_seeds_are_one(analysed
     axes = {"positional": ["sinusoidal", "rotary", "none"]}
     analysis = analysed(axes=axes)
     contrasts = analysis.main_contrasts
-    scope = "Intervals: simultaneous 95 % over 2 changes. Sources of variance: training seeds"
+    scope = "Intervals: 95 %, for 2 changes together. Sources of variance: training seeds"
     assert interval_caption(analysis, contrasts) == f"{scope} and examples."
     losses = Analysis(analysis.frames, "valid/loss")
     reason = "a run has no values per example"
     assert interval_caption(losses, losses.main_contrasts) == (
         f"{scope}. Examples are no source: {reason}."
     )
+
+
+def test_a_caption_names_variants_that_vary_more_over_seeds(analysed):
+    sizes = {"sinusoidal": 0.001, "rotary": 0.001, "learned": 0.001, "none": 0.1}
+
+    def score(axes, seed):
+        draw = random.Random(f"{axes['positional']} {seed}").gauss(0, 1)
+        return 0.5 + sizes[axes["positional"]] * draw
+
+    analysis = analysed(axes={"positional": [*sizes]}, score=score)
+    rotary, learned, none = analysis.families.variants.contrasts
+    ratio = analysis.sd_ratios["none"]
+    sentence = (
+        f" The scores without positions vary {ratio:.1f} times as much over seeds as those of the others, which widens "
+        "their intervals."
+    )
+    assert ratio > 30
+    assert interval_caption(analysis, [rotary, none]).endswith(sentence)
+    assert "as much over seeds" not in interval_caption(analysis, [rotary, learned])
 
 
 def test_scores_that_are_not_those_of_the_stored_values_are_no_source(analysed):

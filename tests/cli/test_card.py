@@ -215,7 +215,7 @@ def assert_page_has_the_differences_of_the_runs(repository: Path, page: Path) ->
     assert any(shown)
     assert shown == pytest.approx(expected, abs=6e-3)
     # The new plugin is a copy of alibi, so that this difference is identical and not counted.
-    assert "simultaneous 95 % over 2 declared contrasts" in text
+    assert "95 %, for 2 declared contrasts together" in text
     for part in (
         "\nclass MyIdea",
         "FLOPs per token",
@@ -246,7 +246,7 @@ def assert_texts_are_judged_on_loss(report: Report) -> None:
     for row in rows:
         assert row["variant"].endswith("\njudged on test loss")
         assert row["exact match"].endswith("\ntest loss")
-        assert row["n"] == "2"
+        assert row["seeds"] == "2"
     notes = [text.get_text() for text in strip_figure(report.analysis).axes[0].texts]
     assert sum(note.startswith("test loss ") for note in notes) == 4
     assert "not ranked" not in notes

@@ -247,7 +247,7 @@ def test_the_choices_of_tuned_values_add_up_with_the_degrees_of_satterthwaite(
         table,
     )
     source = both.difference.sources[-1]
-    assert (source.name, source.variance) == ("choice of the tuned value", pytest.approx(5e-4))
+    assert (source.name, source.variance) == ("tuning", pytest.approx(5e-4))
     assert source.degrees == pytest.approx(5**2 / (4**2 / 3 + 1 / 5))
     assert one.difference.sources[-1].variance == pytest.approx(1.6e-3)
     assert one.difference.sources[-1].degrees == pytest.approx(3)

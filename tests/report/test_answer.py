@@ -35,7 +35,7 @@ def test_the_answer_has_a_sentence_for_each_contrast_and_rows_largest_first(quic
         "With rotary instead of sinusoidal, exact match improves: # (# to #).",
         "Independent instead of split heads: no difference shown, # (# to #); exact match could be up to # better or "
         "# worse.",
-        "In brackets: simultaneous 95 % intervals of the differences.",
+        "In brackets: 95 % intervals, which hold for all differences together.",
     ]
     assert [row["contrast"].partition("\n")[0] for row in rows] == [
         "without positions",
@@ -181,7 +181,7 @@ def test_of_many_contrasts_the_largest_have_a_row(analysed):
     texts = sentences_of(analysis)
     assert len(texts) == MAX_SENTENCES
     *own, rest, brackets = texts
-    assert brackets.startswith("In brackets: simultaneous 95 % intervals")
+    assert brackets.startswith("In brackets: 95 % intervals, which hold")
     assert [text.partition(" instead")[0] for text in own] == [
         f"With learning rate {rate}" for rate in rates[:-8:-1]
     ]
@@ -208,12 +208,11 @@ def by_rate(*effects):
 def test_an_equivalent_average_with_large_effects_in_settings_is_qualified(analysed):
     analysis = analysed(margin=0.02, axes=QK, score=by_rate(0.05, -0.05))
     text = (
-        "With QK norm, any difference is smaller than the margin of 0.02 on average: # (# to #); "
-        "means of single settings: # to #."
+        "With QK norm, exact match is equivalent to within 0.02 on average: # (# to #); single settings: # to #."
     )
     assert text in re.sub(r"[+−]\d\.\d+", "#", answer(analysis))
     (row,) = (row for row in differences(analysis) if row["contrast"].startswith("with QK norm"))
-    assert "\nmeans of single settings: −0.050 to +0.051" in row["contrast"]
+    assert "\nsingle settings: −0.050 to +0.051" in row["contrast"]
 
 
 def test_the_settings_with_the_other_sign_are_named_beside_a_detected_direction(analysed):

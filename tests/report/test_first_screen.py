@@ -77,7 +77,7 @@ def test_every_table_of_contrasts_has_an_adjusted_p_and_the_number_of_seeds(repo
         "Interactions",
     ]
     for section in tables:
-        assert section.columns == ["contrast", "difference", "verdict", "adjusted p", "n"]
+        assert section.columns == ["contrast", "difference", "verdict", "adjusted p", "seeds"]
 
 
 def test_the_interval_of_a_difference_is_printed_once_outside_the_details(html, report):

@@ -576,6 +576,16 @@ def test_batches_in_examples_and_in_tokens_are_stated_side_by_side(analysed):
     assert " steps of 32 pairs / up to 4096 tokens; " in complete_setup(analysis)
 
 
+def test_the_layers_of_different_architectures_are_told_apart(analysed):
+    def config(axes):
+        if axes["positional"] == "none":
+            return {"model": {"architecture": "decoder-only", "decoder_layers": 5}}
+        return {"model": {"encoder_layers": 2, "decoder_layers": 3}}
+
+    analysis = analysed(axes={"positional": ["sinusoidal", "none"]}, config=config)
+    assert ", 2 encoder + 3 decoder / 5 decoder-only layers, " in setup_line(analysis)
+
+
 def test_how_decoder_only_models_read_pairs_is_stated_once(analysed):
     def config(axes):
         layers = {"sinusoidal": 2, "rotary": 2, "none": 5}[axes["positional"]]

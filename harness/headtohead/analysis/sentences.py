@@ -42,8 +42,8 @@ SENTENCES: dict[Direction, str] = {
     WORSE: "{change} {metric} {worsens}{value_of_change}{expected}{limit}{settings}.",
     LARGER: "{change} {metric} {rises}{value_of_change}{expected}{limit}{settings}.",
     SMALLER: "{change} {metric} {falls}{value_of_change}{expected}{limit}{settings}.",
-    EQUIVALENT: "{change} any difference{in_metric} is smaller than the margin of {margin}{average}: {signed}{late}"
-    "{expected}{settings}.",
+    EQUIVALENT: "{change} {metric} {is_are} equivalent to within {margin}{average}{value_of_change}{late}{expected}"
+    "{settings}.",
     NOT_SHOWN: "{name}: no difference{in_metric} shown{average}, {signed}; {it} could be {possible}{expected}"
     "{settings}.",
     IDENTICAL: "{name}: {metric} {is_are} the same in every seed{expected}.",
@@ -58,6 +58,9 @@ Every difference and every end of an interval has its sign, as in tables and fig
 
 DIFFERENCE = "{name}: the difference{in_metric} is {signed}{expected}."
 """The sentence on a detected difference of two metrics, or of the effects of a head."""
+
+NEARLY_ZERO = "{name}: the difference{in_metric} is 0 to within {margin}, {signed}{late}{expected}."
+"""The sentence on two metrics, or on the effects of a head, whose difference is smaller than the margin."""
 
 SUMS: dict[Direction, str] = {
     BETTER: "{both} do not add up: together they {gain} {more} than the sum{in_metric}, {signed}{limit}.",
@@ -98,7 +101,7 @@ ON_AVERAGE = " on average"
 REASON = " ({reason})"
 LESS = "; the difference is smaller than the margin of {margin}"
 PERHAPS_LESS = "; the difference may be smaller than the margin of {margin}"
-BRACKETS = "In brackets: simultaneous 95 % intervals of the differences."
+BRACKETS = "In brackets: 95 % intervals, which hold for all differences together."
 BRACKETS_OF_ONE = "In brackets: the 95 % interval of the difference."
 MARGIN_NOTE = "The margin of {margin} is the smallest difference that matters."
 LATE = "; the margin was set after results existed"
@@ -117,15 +120,16 @@ def sentence(analysis: Analysis, contrast: ContrastResult, *, names_metric: bool
 
     A detected difference is stated with its sign and its interval, and with the margin unless it is shown to be larger.
     The sentence on another verdict has the margin, the interval or the reason, where its template in ``SENTENCES`` has
-    a slot. The same holds for the expected result and, for an average, for how its settings differ. The detected
-    difference of two metrics, or of the effects of a head, has the template ``DIFFERENCE``. Interactions have the
-    templates ``SUMS`` and ``DEPENDENCES``, without an expected result and without settings.
+    a slot. The same holds for the expected result and, for an average, for how its settings differ. The difference of
+    two metrics, or of the effects of a head, has the template ``DIFFERENCE`` if it is detected and ``NEARLY_ZERO`` if
+    it is smaller than the margin. Interactions have the templates ``SUMS`` and ``DEPENDENCES``, without an expected
+    result and without settings.
 
     Args:
         analysis: The analysis.
         contrast: A contrast of this analysis.
         names_metric: Whether the metric is named also where the sentence is clear without it. Sentences on a detected
-            difference of a single metric always name it.
+            or equivalent difference of a single metric always name it.
 
     Raises:
         HeadToHeadError: If the stored values per example of a run are damaged.
@@ -140,8 +144,11 @@ def sentence(analysis: Analysis, contrast: ContrastResult, *, names_metric: bool
     template = SENTENCES[contrast.direction]
     is_effect_of_head = contrast.metric.startswith("heads/")
     has_several_metrics = len(contrast.contrast.metrics) > 1
-    if contrast.detected and (is_effect_of_head or has_several_metrics):
-        template = DIFFERENCE
+    if is_effect_of_head or has_several_metrics:
+        if contrast.detected:
+            template = DIFFERENCE
+        elif contrast.direction == EQUIVALENT:
+            template = NEARLY_ZERO
     return template.format(**slots)
 
 

@@ -34,16 +34,18 @@ def interval_text(contrast: ContrastResult) -> str:
     return ends(interval.low, interval.high, contrast.metric, signed=True, like=contrast.scale)
 
 
-INTERVALS = "Intervals: simultaneous 95 % over {scope}. Sources of variance: {sources}.{seeds_only}"
+INTERVALS = "Intervals: 95 %, for {scope} together. Sources of variance: {sources}.{seeds_only}"
 ONE_INTERVAL = "Interval: 95 %. Sources of variance: {sources}.{seeds_only}"
 SEEDS_ONLY = " Examples are no source: {reason}."
 SEEDS_ONLY_FOR = " Examples are no source for {contrasts}: {reason}."
 SEVERAL_SCORES = (
     "contrasts of several metrics or of some source lengths have no values of single examples"
 )
-NO_SELECTION = " The choice of the tuned values is no source: {reason}."
-NO_SELECTION_OF = (
-    " The choice of the tuned value {of_variants} is no source: its tuning runs have no {metric}."
+NO_SELECTION = " Tuning is no source: {reason}."
+NO_SELECTION_OF = " Tuning {of_variants} is no source: its runs have no {metric}."
+VARIABLE = (
+    " The scores {of_variants} vary {ratios} times as much over seeds as those of the others, which widens their "
+    "intervals."
 )
 MAX_NAMED = 3
 """Maximum number of contrasts or variants that a caption names."""
@@ -52,8 +54,9 @@ MAX_NAMED = 3
 def interval_caption(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> str:
     """Return how many contrasts share the level of the intervals, and which sources of variance the intervals contain.
 
-    The caption also has the reason why examples are no source, of the first contrast for which they are none, and why
-    the choice of tuned values is none (`_no_selection`). Empty without an interval that has a source.
+    The caption also has the reason why examples are no source, of the first contrast for which they are none, why
+    tuning is none (`_no_selection`), and which variants have wider intervals (`_variable`). Empty without an interval
+    that has a source.
     """
     sources: dict[str, None] = {}
     scope: dict[str, int] = {}
@@ -75,11 +78,28 @@ def interval_caption(analysis: Analysis, contrasts: Sequence[ContrastResult]) ->
     caption = template.format(
         scope=" and ".join(counts), sources=listed([*sources]), seeds_only=seeds_only
     )
-    return caption + _no_selection(analysis, judged)
+    return caption + _no_selection(analysis, judged) + _variable(analysis, judged)
+
+
+def _variable(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> str:
+    """Return a sentence, with a space before it, on the variants of the contrasts with a larger variance over seeds.
+
+    Contrasts of such a variant have the variance of their own differences; the others share one. The ratios are those
+    of the standard deviations of the primary metric (`Analysis.sd_ratios`). Empty without such a variant.
+    """
+    slugs = {side.variant for contrast in contrasts for side in contrast.trained.sides}
+    variable = [slug for slug in analysis.sd_ratios if slug in slugs]
+    if not variable:
+        return ""
+    names = [analysis.frames.by_slug[slug].title for slug in variable]
+    ratios = [f"{analysis.sd_ratios[slug]:.1f}" for slug in variable]
+    return VARIABLE.format(
+        of_variants=of_phrases(names, most=MAX_NAMED), ratios=listed(ratios, most=MAX_NAMED)
+    )
 
 
 def _no_selection(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> str:
-    """Return a sentence, with a space before it, about why the choice of tuned values is no source of variance.
+    """Return a sentence, with a space before it, about why the tuning of variants is no source of variance.
 
     The first contrast counts in whose metric no variant has such a variance, or one of whose variants has tuning runs
     without the metric. Empty if there is no such contrast, and if nothing is tuned.

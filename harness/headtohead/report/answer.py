@@ -41,7 +41,7 @@ REST: dict[Direction, str] = {
     WORSE: "Smaller losses: {names}.",
     LARGER: "Smaller rises: {names}.",
     SMALLER: "Smaller falls: {names}.",
-    EQUIVALENT: "Any difference is smaller than the margin of {margin}: {names}.",
+    EQUIVALENT: "Equivalent to within {margin}: {names}.",
     NOT_SHOWN: "No difference shown: {names}; each could be at most {largest}, in either direction.",
     IDENTICAL: "The same in every seed: {names}.",
     SAME: "The same by construction: {names}.",

@@ -65,7 +65,8 @@ FAMILIES = {
 """Title and meaning of the table of each family of contrasts, in the order of the tables."""
 
 AVERAGES = (
-    " The changes above are averaged over the other settings, so they can differ from these rows."
+    " The changes above are averages over the other settings. A row here is a single setting: it can differ from the "
+    "average, and rests on fewer runs."
 )
 FAMILY = "{meaning} Differences in {metric}, paired by seed. {intervals}{replaced}"
 OMITTED = "{text} The {number} interactions with the largest p are omitted."

@@ -64,7 +64,7 @@ def reading_of(data: Mapping[str, Any]) -> str:
 def layers_text(model: ModelConfig, reading: str = "") -> str:
     """Return the number of layers, of a decoder-only model followed by ``reading``, how it reads its examples."""
     if model.architecture == "encoder-decoder":
-        return f"{model.encoder_layers} + {model.decoder_layers} layers"
+        return f"{model.encoder_layers} encoder + {model.decoder_layers} decoder layers"
     layers = counted(model.decoder_layers, "layer")
     return f"{layers} (decoder-only{reading})"
 

@@ -171,7 +171,7 @@ def _text_rows(frame: pd.DataFrame) -> list[_TextRow]:
         numbers = [*interval]
         if cells["p"]:
             numbers.append(f"p {cells['p']}")
-            numbers.append(f"n {cells['seeds']}")
+            numbers.append(f"{cells['seeds']} seeds")
         rows.append(_TextRow(name, number, [*verdict, ", ".join(numbers)], notes))
     return rows
 
@@ -232,7 +232,7 @@ def contrast_table(
     return None if frame is None else frame.rename(columns=COLUMN_NAMES)
 
 
-COLUMN_NAMES = {"p": "adjusted p", "seeds": "n"}
+COLUMN_NAMES = {"p": "adjusted p"}
 """Headings of the columns of `judged_cells` in a report, where they differ."""
 
 

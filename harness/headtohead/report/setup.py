@@ -20,7 +20,7 @@ from headtohead.report.data import corpus_text, layers_text, reading_of
 from headtohead.report.figures.lines import MAX_LINES
 from headtohead.report.section import Section, table
 from headtohead.schema.roles import ROLES
-from headtohead.schema.run_config import ModelConfig, TrainConfig
+from headtohead.schema.run_config import TrainConfig
 from headtohead.storage import states
 from headtohead.storage.contrasts import FAMILIES_IN_WORDS
 from headtohead.storage.experiment import VariantRecord, examples_of
@@ -51,7 +51,6 @@ def setup_line(analysis: Analysis) -> str:
     data = analysis.frames.record.data
     variants = list(analysis.frames.by_slug.values())
     values = _values_by_field(analysis)
-    layers = _distinct_values([_layer_numbers(variant.config.model) for variant in variants])
     rate = values[LEARNING_RATE]
     if _tuned_rates(analysis):
         rate = TUNED_IN_SHORT.format(rate=rate)
@@ -59,7 +58,7 @@ def setup_line(analysis: Analysis) -> str:
         _with_examples(_corpus_without_languages(data), data),
         SIZE.format(
             width=values["model.d_model"],
-            layers=_with_unit(layers, "layer"),
+            layers=_with_unit(_layer_numbers(variants), "layer"),
             parameters=_parameter_range(variants),
         ),
         f"{_step_range(analysis)} steps",
@@ -117,11 +116,25 @@ def _step_range(analysis: Analysis) -> str:
     return _range(f"{min(steps):,}", f"{max(steps):,}")
 
 
-def _layer_numbers(model: ModelConfig) -> str:
-    """Return the numbers of encoder and decoder layers, or that of a decoder-only model."""
-    if model.architecture == "encoder-decoder":
-        return f"{model.encoder_layers} + {model.decoder_layers}"
-    return str(model.decoder_layers)
+ENCODER_DECODER = "{encoder} encoder + {decoder} decoder"
+DECODER_ONLY = "{decoder} decoder-only"
+
+
+def _layer_numbers(variants: Sequence[VariantRecord]) -> str:
+    """Return the distinct numbers of layers: ``2 encoder + 2 decoder / 5 decoder-only``, ``5`` for decoder-only models.
+
+    Decoder-only models are called so beside others.
+    """
+    models = [variant.config.model for variant in variants]
+    has_one_architecture = len({model.architecture for model in models}) == 1
+    numbers = []
+    for model in models:
+        if model.architecture == "encoder-decoder":
+            template = ENCODER_DECODER
+        else:
+            template = "{decoder}" if has_one_architecture else DECODER_ONLY
+        numbers.append(template.format(encoder=model.encoder_layers, decoder=model.decoder_layers))
+    return _distinct_values(numbers)
 
 
 def _with_examples(name: str, data: Mapping[str, Any]) -> str:

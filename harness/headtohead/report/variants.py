@@ -110,7 +110,7 @@ def _rows(
     for slug in report.listed:
         row = {"variant": _title_with_notes(report, slug)}
         row[report.metric] = primary_score(report, slug)
-        row["n"] = str(reported_summary(report, slug).n)
+        row["seeds"] = str(reported_summary(report, slug).n)
         stack = ""
         if shows_stacks:
             stack = f"\nstack of {_range(stacks[slug])}"

@@ -38,7 +38,7 @@ ROUNDING = 1e-12
 
 SEEDS = "training seeds"
 EXAMPLES = "examples"
-SELECTION = "choice of the tuned value"
+SELECTION = "tuning"
 """Names of sources of variance."""
 SMALLEST_P = 1e-300
 """Smallest p-value of a difference with several sources of variance."""

@@ -44,7 +44,6 @@ RULES: tuple[Rule, ...] = (
     design.stated_looks,
     training.schedule_ended,
     scores.spread,
-    scores.larger_variance,
     scores.seed_effects_differ,
     runs.differing_software,
     runs.notes_of_runs,

@@ -337,30 +337,6 @@ def pooled_text(scope: str, metric: str, sd: float) -> str:
     return POOLED.format(scope=scope, sd=show(sd, metric))
 
 
-VARIABLE = (
-    "The scores {of_variants} vary {ratios} times as much over seeds as those of the others. Contrasts of such a "
-    "variant have the variance of their own differences; the others share a variance."
-)
-
-
-@note
-def larger_variance(analysis: Analysis) -> Iterator[Sentence]:
-    """Name the variants with a larger variance over seeds, whose contrasts do not share a variance.
-
-    The ratio is that of their standard deviation to that of the others of their data set.
-
-    Raises:
-        HeadToHeadError: If the stored values per example of a run are damaged.
-    """
-    slugs = tuple(analysis.sd_ratios)
-    if slugs:
-        ratios = [f"{ratio:.1f}" for ratio in analysis.sd_ratios.values()]
-        text = VARIABLE.format(
-            of_variants=of_titles(analysis, slugs), ratios=listed(ratios, most=MAX_NAMED)
-        )
-        yield Sentence(text, slugs)
-
-
 MAX_RATIO = 2.0
 """Largest ratio of the variance of contrasts to the residual variance that is not stated; equal seed effects exceed it
 in about 1 % of studies."""

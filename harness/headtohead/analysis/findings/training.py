@@ -26,7 +26,7 @@ GAP = (
 )
 
 LEARNING_LIMIT = "the validation loss still falls"
-LEARNING_LIMIT_OF = "the validation loss of some variants still falls"
+LEARNING_LIMIT_OF = "the validation loss {of_variants} still falls"
 
 
 @caution
@@ -46,8 +46,9 @@ def still_learning(analysis: Analysis) -> Iterator[Sentence]:
     if not slugs:
         return
     is_all = len(slugs) == len(training.trends)
+    of_variants = of_titles(analysis, slugs)
     template = LEARNING if is_all else LEARNING_OF
-    text = template.format(of_variants=of_titles(analysis, slugs), percent=_falls(training))
+    text = template.format(of_variants=of_variants, percent=_falls(training))
     if len(training.decaying) == len(training.schedules):
         text += DECAY.format(schedules=", ".join(training.decaying))
     text += "."
@@ -59,7 +60,8 @@ def still_learning(analysis: Analysis) -> Iterator[Sentence]:
             baseline=analysis.frames.by_slug[analysis.frames.baseline].title,
             steps=gap_steps(gap, training),
         )
-    yield Sentence(text, slugs, LEARNING_LIMIT if is_all else LEARNING_LIMIT_OF)
+    limit = LEARNING_LIMIT if is_all else LEARNING_LIMIT_OF.format(of_variants=of_variants)
+    yield Sentence(text, slugs, limit)
 
 
 def _falls(training: Convergence) -> str:

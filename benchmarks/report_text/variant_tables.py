@@ -21,7 +21,6 @@ def variant_cell(page: Page, slug: str, column: str, cell: str) -> Sequence[floa
     trend = page.answer["training"]["variants"].get(slug, {})
     simple: dict[str, Callable[[], Sequence[float | None]]] = {
         "seeds": lambda: [len(page.scores(slug, page.metric, all_runs=True))],
-        "seeds": lambda: [len(page.scores(slug, page.metric, all_runs=True))],
         "FLOPs per token": lambda: [page.mean_of(slug, "flops_per_token", all_runs=True)],
         "memory, MB": lambda: [page.mean_of(slug, "system/peak_memory_mb", all_runs=True)],
         "time, s": lambda: [page.mean_of(slug, "system/wall_seconds", all_runs=True)],

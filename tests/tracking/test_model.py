@@ -109,16 +109,19 @@ def trained(
 
 
 def test_translations_of_the_logged_model_are_those_of_the_run_on_sqlite_and_on_a_server(
-    trained: Callable[..., Study], tmp_path: Path, store_uri: str
+    trained: Callable[..., Study],
+    tmp_path: Path,
+    store_uri: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     study, uri = trained(TINY), store_uri
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)  # for the functions of MLflow without a client
     texts = ["the cat sees a dog", "she eats"]
     expected = headtohead.load(_best(study)).translate(texts)
     other = tmp_path / "other.db"
     shutil.copyfile(tmp_path / "mlflow.db", other)
     assert ship(study.experiment, uri).complete
     (model,) = _models(uri, "tiny")
-    mlflow.set_tracking_uri(uri)
     client = MlflowClient(uri)
     run = client.get_run(model.source_run_id)
     assert run.data.tags["h2h.directory"] == _best(study).name

@@ -4,7 +4,7 @@
 
 The commands:
 
-- finished: `h2h run` of the finished quickstart (36 runs), untracked.
+- finished: `h2h run` of the finished quickstart (24 runs), untracked.
 - tracked: the same where MLflow has all runs.
 - report: `h2h report` of twelve runs.
 - first: `h2h run --no-tracking` up to its first training step; the data are prepared.

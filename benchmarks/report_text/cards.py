@@ -73,24 +73,30 @@ def card_findings(file: Path, reports: Path) -> list[Finding]:
 
 def contrast_of_row(row: Mapping[str, str], reports: Path) -> Contrast | None:
     """Return the contrast of a report that has the numbers and the verdict of a row, or None."""
-    contrasts, runs = contrasts_and_runs(reports / row["report"].strip("`"))
-    for contrast in contrasts:
-        if is_row(row, contrast, runs):
+    answer, runs = answer_and_runs(reports / row["report"].strip("`"))
+    for contrast in answer["contrasts"]:
+        is_change = contrast["main"] and contrast["change"]
+        if is_change and is_row(row, contrast, answer["settings"], runs):
             return contrast
     return None
 
 
 @functools.cache
-def contrasts_and_runs(folder: Path) -> tuple[list[Contrast], pd.DataFrame]:
-    """Return the main contrasts of a report that are a change of one field, and its table of runs."""
+def answer_and_runs(folder: Path) -> tuple[Mapping[str, Any], pd.DataFrame]:
+    """Return the content of a report's ``answer.json``, and its table of runs."""
     answer = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
-    contrasts = [own for own in answer["contrasts"] if own["main"] and own.get("change")]
-    return contrasts, pd.read_csv(folder / "results.csv")
+    return answer, pd.read_csv(folder / "results.csv")
 
 
-def is_row(row: Mapping[str, str], contrast: Contrast, runs: pd.DataFrame) -> bool:
-    """Return whether a row has the numbers and the verdict of a contrast."""
-    setting = contrast["setting"]
+def is_row(
+    row: Mapping[str, str],
+    contrast: Contrast,
+    settings: Mapping[str, Mapping[str, Any]],
+    runs: pd.DataFrame,
+) -> bool:
+    """Return whether a row has the numbers and the verdict of a contrast, and the setting of its right side."""
+    _, against = contrast["pairs"][0]
+    setting = settings[against]
     numbers = [setting["width"], *setting["layers"], setting["steps"]]
     if setting["passes"]:
         numbers.append(setting["passes"])

@@ -14,7 +14,7 @@ import math
 import re
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ CARD_STUDY = "card-"
 FIGURES = "*-[0-9].svg"
 """Names of the figures of cards."""
 
-NOT_CARDS = ("README.md", "records.md")
+NOT_CARDS = ("README.md", "records.md", "noise.md")
 """Pages of the folder that are no card."""
 
 SETTLED = {"better": "better", "worse": "worse", "larger": "other", "smaller": "other"}
@@ -160,19 +160,25 @@ def withdrawn(reports: Path) -> dict[str, str]:
     return yaml.safe_load(file.read_text(encoding="utf-8")) or {}
 
 
-def results(reports: Path = REPORTS) -> list[Result]:
-    """Return every judged main contrast of a component, report by report, without withdrawn reports."""
+def committed_answers(reports: Path = REPORTS) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the name of each report that is not withdrawn, with the content of its ``answer.json``."""
     left_out = withdrawn(reports)
-    results = []
     for file in sorted(reports.rglob("answer.json")):
         report = file.parent.relative_to(reports).as_posix()
-        if report in left_out or report.startswith(DEMO):
-            continue
-        answer = json.loads(file.read_text(encoding="utf-8"))
+        if report not in left_out and not report.startswith(DEMO):
+            yield report, json.loads(file.read_text(encoding="utf-8"))
+
+
+def results(reports: Path = REPORTS) -> list[Result]:
+    """Return every judged main contrast of a component, report by report, without withdrawn reports."""
+    results = []
+    for report, answer in committed_answers(reports):
         for contrast in answer["contrasts"]:
             if _is_shown(contrast):
                 name = _name(contrast, answer["contrasts"])
-                results.append(Result(report, Setting.of(contrast["setting"]), contrast, name))
+                _, against = contrast["pairs"][0]
+                setting = Setting.of(answer["settings"][against])
+                results.append(Result(report, setting, contrast, name))
     return results
 
 

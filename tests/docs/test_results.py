@@ -29,7 +29,6 @@ def contrast(difference: float, direction: str = "better", **fields: object) -> 
         "reason": None,
         "name": "rotary instead of sinusoidal",
         "metric": "test/loss",
-        "pairs": [[CHANGED, BASE]],
         "change": {"field": "positional", "from": "sinusoidal", "to": "rotary"},
         "setting": SETTING | {"width": 64},
         "difference": difference,
@@ -44,11 +43,20 @@ def contrast(difference: float, direction: str = "better", **fields: object) -> 
 
 
 def make_report(folder: Path, *contrasts: dict[str, object]) -> None:
+    """Write a report whose contrasts have variants of their own, with the setting of the contrast."""
     folder.mkdir(parents=True)
-    stored = json.dumps({"contrasts": contrasts})
-    (folder / "answer.json").write_text(stored, encoding="utf-8")
-    rows = f"variant,parameters/non_embedding,flops_per_token\n{BASE},100,10\n{CHANGED},103,10\n"
-    (folder / "results.csv").write_text(rows, encoding="utf-8")
+    settings = {}
+    stored = []
+    rows = ["variant,parameters/non_embedding,flops_per_token"]
+    for number, made in enumerate(contrasts):
+        base = f"{BASE}-{number}"
+        changed = f"{CHANGED}-{number}"
+        settings[base] = made["setting"]
+        stored.append(made | {"pairs": [[changed, base]]})
+        rows += [f"{base},100,10", f"{changed},103,10"]
+    answer = {"contrasts": stored, "settings": settings}
+    (folder / "answer.json").write_text(json.dumps(answer), encoding="utf-8")
+    (folder / "results.csv").write_text("\n".join(rows), encoding="utf-8")
 
 
 @pytest.fixture

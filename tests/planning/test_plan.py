@@ -16,6 +16,7 @@ from headtohead.planning.stacking import local_stacks
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.positional import Positional
 from headtohead.plugins.registry import register
+from headtohead_judge.noise import Noise
 from made import plugin_of, refused
 
 PAIR = "design: [{product: {positional: [sinusoidal, rotary]}}]\n"
@@ -344,6 +345,39 @@ def test_families_are_compared_in_standard_deviations_of_a_run(plan, record):
         "independent instead of split heads",
     )
     assert f"({'; '.join(powers_of(found)[1].names)})" in powers_of(found)[1].summary
+
+
+def test_a_plan_without_runs_states_the_noise_of_earlier_reports(plan, record, monkeypatch):
+    rows = [
+        Noise(
+            report=report,
+            data="toy-grammar",
+            width=32,
+            layers="1 + 1",
+            steps=100,
+            metric="test/exact_match",
+            component="rotary",
+            source="training seeds",
+            sd=0.02,
+            degrees=1000,
+        )
+        for report in "abc"
+    ]
+    monkeypatch.setattr("headtohead.planning.powers.read_noise", lambda: rows)
+    first = plan(PAIR, seeds=3)
+    (power,) = powers_of(first)
+    stated = (
+        f" sd, about {power.effect_in_runs * 0.02:.3f} if sd is 0.020, as in 3 earlier reports "
+        "(80 % interval: 0.019 to 0.021)"
+    )
+    assert stated in power.summary
+    for run in first.runs:
+        record(first, run, metrics={"test/exact_match": 0.01 * len(run.variant) * run.seed})
+    (measured,) = powers_of(plan(PAIR, seeds=3))
+    assert "earlier reports" not in measured.summary
+    monkeypatch.setattr("headtohead.planning.powers.read_noise", list)
+    (unknown,) = powers_of(plan(PAIR, seeds=2))
+    assert unknown.expected is None
 
 
 def test_a_plan_states_how_many_seeds_the_equivalence_of_equal_variants_takes():

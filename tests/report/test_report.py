@@ -487,10 +487,12 @@ def test_answer_json_has_the_answer_every_test_and_the_fields_of_its_page(report
     changes = [contrast["change"] for contrast in found["contrasts"]]
     assert {"field": "masking", "from": "padding-causal", "to": "causal"} in changes
     assert None in changes  # positional and masking both differ
-    setting = found["contrasts"][0]["setting"]
+    _, against = found["contrasts"][0]["pairs"][0]
+    setting = found["settings"][against]
     assert (setting["data"], setting["width"], setting["layers"]) == ("toy-grammar", 16, [1, 2])
     assert (setting["steps"], setting["passes"], setting["tuned"]) == (10, 7.5, [])
-    for names in (found, found["contrasts"][0], found["training"], trend):
+    assert list(found["settings"]) == list(report.analysis.frames.by_slug)
+    for names in (found, found["contrasts"][0], found["training"], trend, setting):
         assert set(names) <= fields
 
 
@@ -499,8 +501,7 @@ def test_a_side_that_equals_another_variant_has_the_passes_of_its_runs(analysed)
     declared = [{"name": "rotary", "variant": "causal-rotary", "against": "causal-sinusoidal"}]
     equal = {"causal-sinusoidal": "padding-causal-sinusoidal"}
     analysis = analysed(axes=axes, declared=declared, equal_to=equal)
-    (contrast,) = analysis.families.declared.contrasts
-    assert setting_of(analysis, contrast)["passes"] > 0
+    assert setting_of(analysis, "causal-sinusoidal")["passes"] > 0
 
 
 def test_a_text_without_sources_has_no_facts_on_sources(written):

@@ -1,8 +1,8 @@
-"""What a contrast changes, and the setting in which it does, for tables over many reports."""
+"""What a contrast changes, and the setting of a variant, for tables over many reports."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from headtohead.analysis.contrasts import ContrastResult
@@ -11,9 +11,6 @@ from headtohead.config.labels import Scalar
 from headtohead.storage.experiment import VariantRecord
 from headtohead.storage.frames import Frames
 from headtohead_judge.contrast import Contrast, Side, with_sign
-
-DATA_NAMES = ("file", "download", "pair")
-"""Options of datasets that name their data; the first one that is set is added to the name of the dataset."""
 
 
 class Change(NamedTuple):
@@ -74,8 +71,8 @@ def _only_change(variant: VariantRecord, against: VariantRecord) -> Change | Non
     return Change(axis, against.axes[axis], variant.axes[axis])
 
 
-def setting_of(analysis: Analysis, contrast: ContrastResult) -> dict[str, Any]:
-    """Return the setting of a contrast as in ``answer.json``: that of the first variant with a negative weight.
+def setting_of(analysis: Analysis, slug: str) -> dict[str, Any]:
+    """Return the setting of a variant as in ``answer.json``.
 
     ``width`` is ``d_model``. ``layers`` are those of the decoder, of an encoder-decoder those of encoder and decoder.
     ``steps`` are the planned ones. ``passes`` are passes over the training data, NaN without a finished run with enough
@@ -84,8 +81,9 @@ def setting_of(analysis: Analysis, contrast: ContrastResult) -> dict[str, Any]:
 
     Raises:
         HeadToHeadError: If the stored values per example of a run are damaged.
+        KeyError: If the experiment has no variant ``slug``.
     """
-    variant = analysis.frames.by_slug[contrast.against]
+    variant = analysis.frames.by_slug[slug]
     model = variant.config.model
     layers = [model.decoder_layers]
     if model.architecture == "encoder-decoder":
@@ -93,7 +91,7 @@ def setting_of(analysis: Analysis, contrast: ContrastResult) -> dict[str, Any]:
     trend = analysis.convergence.trends[analysis.frames.trained(variant.slug)]
     tuning = analysis.frames.record.tuning
     return {
-        "data": _data_name(variant),
+        "data": variant.data_name,
         "width": model.d_model,
         "layers": layers,
         "steps": variant.steps,
@@ -101,17 +99,3 @@ def setting_of(analysis: Analysis, contrast: ContrastResult) -> dict[str, Any]:
         "matched": None if variant.match == "none" else variant.match,
         "tuned": [] if tuning is None else list(tuning.fields),
     }
-
-
-def _data_name(variant: VariantRecord) -> str:
-    """Return the dataset, with the name of its file, download or language pair if it has one.
-
-    Of a path or an address, the name is the last part up to its first dot: ``text corpus`` for ``data/corpus.txt.gz``.
-    """
-    options: Mapping[str, Any] = variant.config.data.options.model_dump()
-    for option in DATA_NAMES:
-        value = options.get(option)
-        if value:
-            _, _, name = str(value).replace("\\", "/").rpartition("/")
-            return f"{variant.config.data.dataset} {name.partition('.')[0]}"
-    return variant.config.data.dataset

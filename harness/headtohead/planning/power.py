@@ -11,6 +11,8 @@ from headtohead.storage.contrasts import FAMILIES_IN_WORDS, FAMILY_NAMES
 from headtohead.storage.metrics import counted, show
 from headtohead_judge.block_model import expected_degrees
 from headtohead_judge.looks import Looks
+from headtohead_judge.noise import CONFIDENCE as EXPECTED_CONFIDENCE
+from headtohead_judge.noise import ExpectedDeviation
 from headtohead_judge.paired_tests import CONFIDENCE, level_of_each
 from headtohead_judge.power import (
     MAX_SEEDS,
@@ -23,13 +25,18 @@ from headtohead_judge.power import (
 MAX_NAMES = 6
 """Maximum number of contrasts of a family that are named."""
 
+EXPECTED = (
+    "about {difference} if sd is {sd}, as in {reports} ({confidence} % interval: {low} to {high})"
+)
+"""The MDE that earlier studies suggest."""
+
 
 @dataclass(frozen=True)
 class Power:
     """Power of the intervals of a family in ``metric``, of a design with ``variants`` variants of equal variance.
 
     The intervals have the variance over seeds alone: that of examples and of tuned values is not known before
-    training.
+    training. ``expected`` is the standard deviation over seeds of earlier studies, None without enough of them.
 
     ``names`` are those of the tested contrasts. ``tested`` is the number of tested contrasts of the family in all
     metrics, which share the level; 0 if all are in ``metric``. ``primary`` is the primary metric. ``weight`` is the
@@ -48,6 +55,7 @@ class Power:
     weight: float = 2.0
     margin: float | None = None
     sd: float | None = None
+    expected: ExpectedDeviation | None = None
     looks: Looks | None = None
 
     @property
@@ -98,8 +106,8 @@ class Power:
     def summary(self) -> str:
         """The number of contrasts, their MDE, how many seeds the margin takes, and their names, in one line of text.
 
-        The MDE is also in units of ``metric`` if ``sd`` is known. Without a margin, its part is left out. With fewer
-        than two seeds, the line has only the family and the names.
+        The MDE is also in units of ``metric`` if ``sd`` or ``expected`` is known. Without a margin, its part is left
+        out. With fewer than two seeds, the line has only the family and the names.
         """
         if self.seeds < 2:
             return f"{FAMILIES_IN_WORDS[self.family]}: {self._listed}"
@@ -110,9 +118,22 @@ class Power:
         if self.difference is not None:
             shown = show(self.difference, self.metric)
             text += f", which is {shown} for the median contrast of the finished runs"
+        elif self.expected is not None:
+            text += f", {self._expected_text(self.expected)}"
         if self.margin:
             text += f"; {self._margin_text(self.margin)}; {self._equivalence_text(self.margin)}"
         return f"{text} ({self._listed})"
+
+    def _expected_text(self, expected: ExpectedDeviation) -> str:
+        """Return the MDE in units of ``metric`` with the standard deviation of earlier studies."""
+        return EXPECTED.format(
+            difference=show(self.effect_in_runs * expected.sd, self.metric),
+            sd=show(expected.sd, self.metric),
+            low=show(expected.low, self.metric),
+            high=show(expected.high, self.metric),
+            confidence=f"{100 * EXPECTED_CONFIDENCE:.0f}",
+            reports=counted(expected.studies, "earlier report"),
+        )
 
     @property
     def _listed(self) -> str:

@@ -10,6 +10,7 @@ from headtohead.planning.plan import Plan
 from headtohead.planning.power import Power
 from headtohead.planning.variants import comparison_group
 from headtohead_judge.contrast import Contrast, Side, SideScores
+from headtohead_judge.noise import expected_deviation, read_noise
 
 
 def powers_of(plan: Plan) -> tuple[Power, ...]:
@@ -22,6 +23,8 @@ def powers_of(plan: Plan) -> tuple[Power, ...]:
     margin = plan.loaded.file.margin
     margins = margin if isinstance(margin, dict) else {primary: margin}
     scores = _finished_scores(plan)
+    baseline = plan.by_slug[plan.design.baseline].record
+    noise = read_noise()
     powers = []
     for family, contrasts in _tested_contrasts(plan).items():
         by_metric: dict[str, list[Contrast]] = {}
@@ -40,6 +43,7 @@ def powers_of(plan: Plan) -> tuple[Power, ...]:
                     weight=max(contrast.squared_weight for contrast in members),
                     margin=margins.get(metric),
                     sd=_median_sd(members, scores),
+                    expected=expected_deviation(noise, metric, baseline.data_name),
                     looks=plan.looks,
                 )
             )

@@ -21,7 +21,7 @@ from headtohead.report.setup import setup_line
 from headtohead_judge.answer import plain, summary_fields, test_fields
 from headtohead_judge.contrast import Contrast
 
-VERSION = 4
+VERSION = 5
 
 
 def answer_file(report: Report) -> str:
@@ -51,6 +51,7 @@ def answer_file(report: Report) -> str:
         "looks": _looks(analysis, analysis.looks) if analysis.looks else None,
         "incomplete": dict(analysis.incomplete),
         "scores": {slug: analysis.summaries[slug].mean for slug in analysis.ranked},
+        "settings": {slug: setting_of(analysis, slug) for slug in analysis.frames.by_slug},
         "collapses": collapses,
         "contrasts": _contrasts(analysis),
         "training": _training(analysis),
@@ -128,7 +129,6 @@ def _contrast(analysis: Analysis, contrast: ContrastResult) -> dict[str, Any]:
     fields |= _sides(contrast.contrast)
     change = change_of(analysis.frames, contrast)
     fields["change"] = change.fields if change else None
-    fields["setting"] = setting_of(analysis, contrast)
     fields |= test_fields(contrast.paired, contrast.judgement)
     fields["margin"] = contrast.judgement.margin
     fields["expected"] = contrast.expected or None

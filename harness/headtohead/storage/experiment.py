@@ -218,6 +218,25 @@ class VariantRecord(ResolvedVariant):
         """Return what people call the value of an axis; those of axes that change together are joined."""
         return _phrase(axis, self.phrases, self.axes)
 
+    @property
+    def data_name(self) -> str:
+        """The dataset, with the name of its file, download or language pair if it has one.
+
+        Of a path or an address, the name is the last part up to its first dot: ``text corpus`` for
+        ``data/corpus.txt.gz``.
+        """
+        options: Mapping[str, Any] = self.config.data.options.model_dump()
+        for option in DATA_NAMES:
+            value = options.get(option)
+            if value:
+                _, _, name = str(value).replace("\\", "/").rpartition("/")
+                return f"{self.config.data.dataset} {name.partition('.')[0]}"
+        return self.config.data.dataset
+
+
+DATA_NAMES = ("file", "download", "pair")
+"""Options of datasets that name their data; the first one that is set is added to the name of the dataset."""
+
 
 def _phrase(axis: str, phrases: Mapping[str, str], axes: Mapping[str, AxisValue]) -> str:
     paths = axis.split(" and ")

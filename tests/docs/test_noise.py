@@ -71,7 +71,9 @@ def test_the_page_has_a_line_per_study_and_leaves_each_out_once(tmp_path: Path) 
     assert line in text
     (left_out,) = (line for line in text.splitlines() if line.startswith("| d | "))
     assert left_out.endswith("| 3 of text novel | no |")
-    assert "Of 4 studies, 0 are within 25 % of the expected standard deviation, and 3 inside" in text
+    assert (
+        "Of 4 studies, 0 are within 25 % of the expected standard deviation, and 3 inside" in text
+    )
 
 
 def test_the_committed_table_and_page_are_those_of_the_reports() -> None:

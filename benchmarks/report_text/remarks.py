@@ -149,16 +149,19 @@ def wide_margin(page: Page, found: re.Match[str]) -> Sequence[float | None]:
     return [page.answer["margin"] if is_wide else math.nan, best]
 
 
-def widened(page: Page, found: re.Match[str]) -> Sequence[float | None]:
-    """Return the number of widened variants, the largest widening in percent and the parameters of a variant."""
-    cells = re.findall(r"\(d_ff (\d+), configured (\d+)\)", page.text)
-    largest = max(100 * (int(wide) / int(configured) - 1) for wide, configured in cells)
-    parameters = page.runs["parameters/non_embedding"]
-    return [
-        len(cells),
-        largest,
-        next((count for count in parameters if agrees(found[3], count)), math.nan),
-    ]
+def matched_widths(page: Page, found: re.Match[str]) -> Expected:
+    """Return how many variants matching changes, the least and the largest change in percent, and the matched count."""
+    changes = []
+    for setting in page.answer["settings"].values():
+        if setting["d_ff"] != setting["d_ff_asked"]:
+            changes.append(100 * (setting["d_ff"] / setting["d_ff_asked"] - 1))
+    column = {
+        "non-embedding parameters": "parameters/non_embedding",
+        "FLOPs per token": "flops_per_token",
+    }
+    counts = page.runs[column[found[5]]]
+    target = next((count for count in counts if agrees(found[4], count)), math.nan)
+    return [len(changes), min(changes), max(changes), target]
 
 
 def spread_ratios(page: Page, found: re.Match[str]) -> Sequence[float | None]:
@@ -348,8 +351,8 @@ RULES: list[Rule] = [
         wide_margin,
     ),
     (
-        rf"match: parameters widens d_ff of {N} variants? by up to {N} %, to the {N} non-embedding parameters",
-        widened,
+        rf"match: [\w-]+ changes d_ff of {N} variants? by {N} %(?: to {N} %)?, to the {N} ([\w -]+) of the ",
+        matched_widths,
     ),
     (rf"vary {N}(?:, {N})*(?: and {N})? times as much", spread_ratios),
     (rf"the variance of the differences is {N} times the residual", largest_ratio),

@@ -76,9 +76,15 @@ class Setting:
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> Setting:
         """Return the setting of a contrast of ``answer.json``."""
-        layers = " + ".join(map(str, fields["layers"]))
-        tuned = tuple(fields["tuned"])
-        return cls(**(dict(fields) | {"layers": layers, "tuned": tuned}))
+        return cls(
+            data=fields["data"],
+            width=fields["width"],
+            layers=" + ".join(map(str, fields["layers"])),
+            steps=fields["steps"],
+            passes=fields["passes"],
+            matched=fields["matched"],
+            tuned=tuple(fields["tuned"]),
+        )
 
     @property
     def lines(self) -> list[str]:

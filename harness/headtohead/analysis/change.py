@@ -74,10 +74,10 @@ def _only_change(variant: VariantRecord, against: VariantRecord) -> Change | Non
 def setting_of(analysis: Analysis, slug: str) -> dict[str, Any]:
     """Return the setting of a variant as in ``answer.json``.
 
-    ``width`` is ``d_model``. ``layers`` are those of the decoder, of an encoder-decoder those of encoder and decoder.
-    ``steps`` are the planned ones. ``passes`` are passes over the training data, NaN without a finished run with enough
-    validation losses for a trend. ``matched`` is the count that matching makes equal, None without matching; ``tuned``
-    lists the tuned fields.
+    ``width`` is ``d_model``. ``d_ff_asked`` is the ``d_ff`` before matching. ``layers`` are those of the decoder, of an
+    encoder-decoder those of encoder and decoder. ``steps`` are the planned ones. ``passes`` are passes over the
+    training data, NaN without a finished run with enough validation losses for a trend. ``matched`` is the count that
+    matching makes equal, None without matching; ``tuned`` lists the tuned fields.
 
     Raises:
         HeadToHeadError: If the stored values per example of a run are damaged.
@@ -93,6 +93,8 @@ def setting_of(analysis: Analysis, slug: str) -> dict[str, Any]:
     return {
         "data": variant.data_name,
         "width": model.d_model,
+        "d_ff": variant.d_ff,
+        "d_ff_asked": variant.d_ff_asked,
         "layers": layers,
         "steps": variant.steps,
         "passes": round(trend.passes, 2),

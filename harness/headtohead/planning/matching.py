@@ -137,9 +137,16 @@ def _match_group(
 
 def _range(changes: Sequence[float]) -> str:
     """Return relative changes in percent: a single one, or the smallest and the largest."""
-    ends = min(changes), max(changes)
-    smallest, largest = (f"{100 * change:+.2g} %".replace("-", "−") for change in ends)
+    smallest = _percent(min(changes))
+    largest = _percent(max(changes))
     return smallest if smallest == largest else f"{smallest} to {largest}"
+
+
+def _percent(change: float) -> str:
+    """Return a relative change in percent, below 10 % with a decimal."""
+    percent = 100 * change
+    decimals = 0 if abs(percent) >= 10 else 1
+    return f"{percent:+,.{decimals}f} %".replace("-", "−")
 
 
 def _targets(

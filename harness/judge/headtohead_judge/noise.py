@@ -86,10 +86,20 @@ def read_noise(file: Path = FILE) -> list[Noise]:
         return []
     rows = []
     with file.open(encoding="utf-8", newline="") as lines:
-        for fields in csv.DictReader(lines):
-            numbers = {name: float(fields.pop(name)) for name in ("sd", "degrees")}
-            sizes = {name: int(fields.pop(name)) for name in ("width", "steps")}
-            rows.append(Noise(**fields, **sizes, **numbers))
+        for cells in csv.DictReader(lines):
+            row = Noise(
+                report=cells["report"],
+                data=cells["data"],
+                width=int(cells["width"]),
+                layers=cells["layers"],
+                steps=int(cells["steps"]),
+                metric=cells["metric"],
+                component=cells["component"],
+                source=cells["source"],
+                sd=float(cells["sd"]),
+                degrees=float(cells["degrees"]),
+            )
+            rows.append(row)
     return rows
 
 

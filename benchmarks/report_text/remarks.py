@@ -164,28 +164,6 @@ def matched_widths(page: Page, found: re.Match[str]) -> Expected:
     return [len(changes), min(changes), max(changes), target]
 
 
-def spread_ratios(page: Page, found: re.Match[str]) -> Sequence[float | None]:
-    """Return the standard deviations of the most variable variants as multiples of the pooled one of the others.
-
-    A caption can leave out some of the most variable variants, so their number is at least that of the printed ratios.
-    """
-    printed = [group for group in found.groups() if group is not None]
-    variances = sorted(
-        np.var([*page.scores(slug, page.metric).values()], ddof=1) for slug in page.titles
-    )
-    fitting = [math.nan] * len(printed)
-    for num_others in range(len(variances) - len(printed), 1, -1):
-        others = np.mean(variances[:num_others])
-        ratios = [math.sqrt(own / others) for own in variances[num_others:]]
-        fitting = [
-            next((ratio for ratio in ratios if agrees(text, ratio)), math.nan) for text in printed
-        ]
-        if not any(map(math.isnan, fitting)):
-            break
-    remaining = iter(fitting)
-    return [next(remaining) if group is not None else None for group in found.groups()]
-
-
 def trained_steps(page: Page, found: re.Match[str]) -> Sequence[float | None]:
     return [next((step for step in page.runs["step"] if agrees(found[1], step)), math.nan)]
 
@@ -206,6 +184,12 @@ def trend_count(page: Page, found: re.Match[str]) -> Sequence[float | None]:
         sum(own["verdict"] == found[2] for own in page.answer["training"]["variants"].values()),
         None,
     ]
+
+
+def still_learning(page: Page, found: re.Match[str]) -> Expected:
+    """Return the number of variants that still learn, and that of all."""
+    trends = page.answer["training"]["variants"].values()
+    return [sum(own["verdict"] == "still learning" for own in trends), len(trends)]
 
 
 def gap(page: Page, found: re.Match[str]) -> Sequence[float | None]:
@@ -354,7 +338,7 @@ RULES: list[Rule] = [
         rf"match: [\w-]+ changes d_ff of {N} variants? by {N} %(?: to {N} %)?, to the {N} ([\w -]+) of the ",
         matched_widths,
     ),
-    (rf"vary {N}(?:, {N})*(?: and {N})? times as much", spread_ratios),
+    (rf"{N} of {N} variants still learn", still_learning),
     (rf"the variance of the differences is {N} times the residual", largest_ratio),
     (rf"after {N} steps", trained_steps),
     (rf"The schedule ended after {N}(?: to {N})? passes over the training data", passes),
@@ -380,11 +364,10 @@ TRENDS = {"still_learning": "still learning", "schedule_ended": "schedule ended"
 def further_variants(page: Page, before: str, found: re.Match[str]) -> Expected:
     """Return the number of variants of a remark without those that it names before; NaN without such a remark."""
     for remark in page.answer["remarks"]:
-        for field in ("text", "limit"):
-            text = " ".join(unescaped(remark[field]).split())
-            for part in re.finditer(r"and \d+ more", text):
-                if before.endswith(text[: part.start()]):
-                    return [num_unnamed(variants_of(page, remark), before.removesuffix(" "))]
+        text = " ".join(unescaped(remark["text"]).split())
+        for part in re.finditer(r"and \d+ more", text):
+            if before.endswith(text[: part.start()]):
+                return [num_unnamed(variants_of(page, remark), before.removesuffix(" "))]
     return [math.nan]
 
 
@@ -417,7 +400,30 @@ def num_unnamed(titles: Sequence[str], text: str) -> float:
     return float(len(unnamed)) if len(unnamed) < len(titles) else math.nan
 
 
+def spread_ratio(page: Page, before: str, found: re.Match[str]) -> Expected:
+    """Return the standard deviation of the named variant as a multiple of the pooled one of the others.
+
+    The others are those of smaller variance that are not among the most variable ones, whose number is not printed: the
+    ratio is that to the number of others that fits.
+    """
+    text = before.replace("“", "").removesuffix("”")
+    named = [slug for slug, title in page.titles.items() if text.endswith(f" {title}")]
+    if not named:
+        return [math.nan]
+    slug = max(named, key=lambda slug: len(page.titles[slug]))
+    variances = {
+        other: np.var([*page.scores(other, page.metric).values()], ddof=1) for other in page.titles
+    }
+    ascending = sorted(variances.values())
+    for num_others in range(2, len(ascending)):
+        ratio = math.sqrt(variances[slug] / np.mean(ascending[:num_others]))
+        if variances[slug] >= ascending[num_others] and agrees(found[1], ratio):
+            return [ratio]
+    return [math.nan]
+
+
 NAMED_RULES: list[NamedRule] = [
+    (rf", {N} times(?=; |\. Their intervals)", spread_ratio),
     (rf"and {N} more\b", further_variants),
 ]
 

@@ -85,7 +85,7 @@ def test_captions_name_the_sources_or_the_reason_why_only_seeds_are_one(analysed
     axes = {"positional": ["sinusoidal", "rotary", "none"]}
     analysis = analysed(axes=axes)
     contrasts = analysis.main_contrasts
-    scope = "Intervals: 95 %, for 2 changes together. Sources of variance: training seeds"
+    scope = "Intervals: 95 % for 2 changes together. Sources of variance: training seeds"
     assert interval_caption(analysis, contrasts) == f"{scope} and examples."
     losses = Analysis(analysis.frames, "valid/loss")
     reason = "a run has no values per example"
@@ -105,12 +105,12 @@ def test_a_caption_names_variants_that_vary_more_over_seeds(analysed):
     rotary, learned, none = analysis.families.variants.contrasts
     ratio = analysis.sd_ratios["none"]
     sentence = (
-        f" The scores without positions vary {ratio:.1f} times as much over seeds as those of the others, which widens "
-        "their intervals."
+        f" Scores that vary more over seeds than those of the others: without positions, {ratio:.1f} times. Their "
+        "intervals have the variance of their own differences."
     )
     assert ratio > 30
     assert interval_caption(analysis, [rotary, none]).endswith(sentence)
-    assert "as much over seeds" not in interval_caption(analysis, [rotary, learned])
+    assert "vary more over seeds" not in interval_caption(analysis, [rotary, learned])
 
 
 def test_scores_that_are_not_those_of_the_stored_values_are_no_source(analysed):

@@ -42,7 +42,7 @@ ROTARY = AnsweredContrast(
 )
 ANSWER = Answer(
     text="Rotary is better.",
-    limits="What limits this answer: the validation loss still falls.",
+    limits="What limits this answer: all variants still learn.",
     rows=[
         {
             "contrast": "rotary instead of no positions",

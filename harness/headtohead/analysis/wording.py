@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.study import Analysis
-from headtohead.config.clauses import of_phrases
+from headtohead.config.clauses import of_phrases, separable
 from headtohead.config.labels import listed
 from headtohead.storage.contrasts import FAMILY_NAMES
 from headtohead.storage.metrics import counted, readable, show
@@ -34,7 +34,7 @@ def interval_text(contrast: ContrastResult) -> str:
     return ends(interval.low, interval.high, contrast.metric, signed=True, like=contrast.scale)
 
 
-INTERVALS = "Intervals: 95 %, for {scope} together. Sources of variance: {sources}.{seeds_only}"
+INTERVALS = "Intervals: 95 % for {scope} together. Sources of variance: {sources}.{seeds_only}"
 ONE_INTERVAL = "Interval: 95 %. Sources of variance: {sources}.{seeds_only}"
 SEEDS_ONLY = " Examples are no source: {reason}."
 SEEDS_ONLY_FOR = " Examples are no source for {contrasts}: {reason}."
@@ -44,9 +44,10 @@ SEVERAL_SCORES = (
 NO_SELECTION = " Tuning is no source: {reason}."
 NO_SELECTION_OF = " Tuning {of_variants} is no source: its runs have no {metric}."
 VARIABLE = (
-    " The scores {of_variants} vary {ratios} times as much over seeds as those of the others, which widens their "
-    "intervals."
+    " Scores that vary more over seeds than those of the others: {variants}. Their intervals have the variance of "
+    "their own differences."
 )
+VARIABLE_BY = "{name}, {ratio:.1f} times"
 MAX_NAMED = 3
 """Maximum number of contrasts or variants that a caption names."""
 
@@ -91,11 +92,11 @@ def _variable(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> str:
     variable = [slug for slug in analysis.sd_ratios if slug in slugs]
     if not variable:
         return ""
-    names = [analysis.frames.by_slug[slug].title for slug in variable]
-    ratios = [f"{analysis.sd_ratios[slug]:.1f}" for slug in variable]
-    return VARIABLE.format(
-        of_variants=of_phrases(names, most=MAX_NAMED), ratios=listed(ratios, most=MAX_NAMED)
-    )
+    clauses = []
+    names = separable([analysis.frames.by_slug[slug].title for slug in variable])
+    for slug, name in zip(variable, names, strict=True):
+        clauses.append(VARIABLE_BY.format(name=name, ratio=analysis.sd_ratios[slug]))
+    return VARIABLE.format(variants="; ".join(clauses))
 
 
 def _no_selection(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> str:

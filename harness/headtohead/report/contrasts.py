@@ -50,7 +50,7 @@ FAMILIES = {
     "taken": ("Taken changes", "What each single change does when it is the last to be made."),
     "factor": (
         "One change at a time",
-        "The difference that a change makes, averaged within each seed over the other settings.",
+        "The difference that a change makes, averaged within each seed over the values of the other changes.",
     ),
     "variant": (
         "Each variant against the baseline",
@@ -65,8 +65,8 @@ FAMILIES = {
 """Title and meaning of the table of each family of contrasts, in the order of the tables."""
 
 AVERAGES = (
-    " The changes above are averages over the other settings. A row here is a single setting: it can differ from the "
-    "average, and rests on fewer runs."
+    " A row here is a single setting and rests on fewer runs than the averages above: its interval is wider, so a "
+    "difference that is shown above can remain open here."
 )
 FAMILY = "{meaning} Differences in {metric}, paired by seed. {intervals}{replaced}"
 OMITTED = "{text} The {number} interactions with the largest p are omitted."

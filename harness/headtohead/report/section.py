@@ -254,14 +254,20 @@ def judged_cells(contrast: ContrastResult) -> dict[str, str]:
 
 
 POSSIBLE = "could be {possible}"
+PERHAPS_LESS = "perhaps by less than the margin"
 LATE_MARGIN = "margin set after results existed"
 
 
 def verdict_lines(contrast: ContrastResult) -> list[str]:
-    """Return the verdict, how large the difference can be if none is shown, and a note on a late margin."""
+    """Return the verdict with what is open about it, and a note on a late margin.
+
+    Open is how large a difference can be that is not shown, and whether one that is shown is larger than the margin.
+    """
     lines = [contrast.verdict]
     if possible(contrast):
         lines.append(POSSIBLE.format(possible=possible(contrast)))
+    if contrast.detected and contrast.judgement.margin and contrast.size is None:
+        lines.append(PERHAPS_LESS)
     if contrast.late_margin and contrast.judgement.margin:
         lines.append(LATE_MARGIN)
     return lines

@@ -25,8 +25,9 @@ GAP = (
     "({baseline}) needs {steps} to improve by as much."
 )
 
-LEARNING_LIMIT = "the validation loss still falls"
-LEARNING_LIMIT_OF = "the validation loss {of_variants} still falls"
+LEARNING_LIMIT = "all variants still learn"
+LEARNING_LIMIT_OF = "{learning} of {variants} variants still learn{baseline}"
+WITH_BASELINE = ", the baseline among them"
 
 
 @caution
@@ -46,9 +47,8 @@ def still_learning(analysis: Analysis) -> Iterator[Sentence]:
     if not slugs:
         return
     is_all = len(slugs) == len(training.trends)
-    of_variants = of_titles(analysis, slugs)
     template = LEARNING if is_all else LEARNING_OF
-    text = template.format(of_variants=of_variants, percent=_falls(training))
+    text = template.format(of_variants=of_titles(analysis, slugs), percent=_falls(training))
     if len(training.decaying) == len(training.schedules):
         text += DECAY.format(schedules=", ".join(training.decaying))
     text += "."
@@ -60,8 +60,18 @@ def still_learning(analysis: Analysis) -> Iterator[Sentence]:
             baseline=analysis.frames.by_slug[analysis.frames.baseline].title,
             steps=gap_steps(gap, training),
         )
-    limit = LEARNING_LIMIT if is_all else LEARNING_LIMIT_OF.format(of_variants=of_variants)
-    yield Sentence(text, slugs, limit)
+    yield Sentence(text, slugs, LEARNING_LIMIT if is_all else _learning_limit(analysis))
+
+
+def _learning_limit(analysis: Analysis) -> str:
+    """Return the clause with the number of variants that still learn, which are not all."""
+    training = analysis.convergence
+    has_baseline = analysis.frames.baseline in training.still_learning
+    return LEARNING_LIMIT_OF.format(
+        learning=len(training.still_learning),
+        variants=len(training.trends),
+        baseline=WITH_BASELINE if has_baseline else "",
+    )
 
 
 def _falls(training: Convergence) -> str:

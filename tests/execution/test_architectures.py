@@ -106,7 +106,7 @@ def test_commands_on_a_finished_run_work_without_an_encoder(compared: Study) -> 
     assert {head["role"] for head in heads} == {"decoder"}
     assert any(head["without-one"]["loss"] for head in heads)
     reading = "1 layer (decoder-only: source and target as one sequence, loss on the target alone)"
-    assert f"1 + 1 layers / {reading}" in compared.page()
+    assert f"1 encoder + 1 decoder layers / {reading}" in compared.page()
     card = (compared.folder / "out" / "README.md").read_text()
     assert reading in card
     assert "translate(" in card

@@ -182,9 +182,10 @@ def margin_note(contrasts: Sequence[ContrastResult]) -> str:
 def _slots(contrast: ContrastResult, *, names_metric: bool) -> dict[str, str]:
     """Return the slots of all templates that do not depend on the other results; slots that do not apply are empty.
 
-    ``average`` and ``settings`` are empty here. ``change`` is the beginning of a sentence: a name that the experiment
-    file gives is followed by a colon, a clause becomes ``With rotary instead of sinusoidal,``, unless there is a
-    preposition inside it. ``it`` is the metric where the sentence does not name it before.
+    ``average`` and ``settings`` are empty here. ``change`` is the beginning of a sentence: a clause becomes ``With
+    rotary instead of sinusoidal,``; a name that the experiment file gives, or a clause with a preposition inside it,
+    is followed by a colon. ``it`` is the metric if there is a single one and ``names_metric`` is false, else the word
+    *it*.
     """
     name = capitalised(contrast.name)
     clause = contrast.name

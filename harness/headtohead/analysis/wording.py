@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.study import Analysis
-from headtohead.config.clauses import of_phrases, separable
-from headtohead.config.labels import listed
+from headtohead.config.clauses import of_phrases
+from headtohead.config.labels import listed, separable
 from headtohead.storage.contrasts import FAMILY_NAMES
 from headtohead.storage.metrics import counted, readable, show
 from headtohead_judge.paired_tests import EXAMPLES

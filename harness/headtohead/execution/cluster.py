@@ -72,18 +72,19 @@ class ClusterLauncher(Launcher):
 
     @staticmethod
     def train(job: Job, token: str, code: str) -> int | str:
-        """Train a stack in its folder and return the worker's exit code; called on the other machine.
+        """Train a stack in its folder and return the worker's exit code; runs on the remote machine.
 
-        A process of this machine trains it on ``job.device``.
+        A process of the remote machine trains it on ``job.device``.
 
         Args:
             job: The stack, its device and the plugins.
-            token: The content of the stack's `FOLDER_TOKEN` on the machine that calls.
-            code: The `code_version` of that machine.
+            token: The content of the stack's `FOLDER_TOKEN` on the calling machine.
+            code: The `code_version` of the calling machine.
 
         Returns:
-            The worker's exit code, or as a text the reason why this machine does not train the stack: another version
-            of headtohead, another folder at the same path, no GPU, or no process could be started.
+            The worker's exit code, or as a text the reason why the remote machine does not train the stack: another
+            version of headtohead, another folder at the same path, no GPU, or no process could be started. The text is
+            printed on the calling machine, which it calls *this machine*.
         """
         host = socket.gethostname()
         if code_version() != code:
@@ -95,7 +96,7 @@ class ClusterLauncher(Launcher):
                 "choose a folder that all machines share with --runs"
             )
         try:
-            # A separate process frees its memory at its end, and ends when this process is killed.
+            # A process of its own returns its memory, and the launcher kills it when this process is killed.
             ends = [end for end in LocalLauncher().launch([job], workers=1) if end is not None]
         except HeadToHeadError as error:
             return str(error)

@@ -494,13 +494,12 @@ def _class_of(path: Path, record: RunRecord) -> type[LoadedRun]:
 
 @contextmanager
 def _model_errors(config: RunConfig, record: Path) -> Iterator[None]:
-    """Turn errors of building a model into errors that name its record.
+    """Replace errors of building a model by errors that name its record; a context manager.
 
-    These are too little memory and, of a model with plugins that are not built in, any error except errors of the disk,
-    of other limits of the machine and of undeclared reads. All others are raised unchanged.
+    Replaced are too little memory, and the errors of plugins that `plugin_errors` replaces. All others pass unchanged.
 
     Args:
-        config: The configuration of the model.
+        config: The configuration of the run.
         record: The path of the record, for the message.
 
     Raises:
@@ -514,8 +513,8 @@ def _model_errors(config: RunConfig, record: Path) -> Iterator[None]:
         if not is_out_of_memory(error):
             raise
         raise HeadToHeadError(
-            f"{subject} does not fit into the memory of this machine; if its sizes are wrong, restore the file, or "
-            "move its folder away"
+            f"{subject} does not fit into the memory of this machine; if the sizes in the file are wrong, restore "
+            "it, or move its folder away"
         ) from error
 
 

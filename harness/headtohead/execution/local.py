@@ -64,10 +64,11 @@ class LocalLauncher(Launcher):
             _start_server()
 
     def launch(self, jobs: Sequence[Job], workers: int) -> Iterator[Exit | None]:
-        """Run every job in its own process, at most ``workers`` at a time; yield each exit, and None between exits.
+        """Run every job in its own process, at most ``workers`` at a time; yield each exit.
 
-        Jobs start in their order. If the fork server is killed, the exit of a job is BUSY, because its process may
-        still train. If the iterator is closed or raises, all its processes are killed.
+        None is yielded whenever no process has ended for some time, so that the caller can look at other things. Jobs
+        start in their order. If the fork server is killed, the exit of a job is unknown and yielded as BUSY, because
+        its process may still train. If the iterator is closed or raises, the processes without an exit are killed.
 
         Args:
             jobs: The stacks to train.

@@ -302,16 +302,17 @@ class MultiHeadAttention(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         """Return queries, keys, values and first values, ``[member, batch, head, time, width]``.
 
-        The style transforms queries and keys, and the encoding rotates them, if they have these hooks. With a cache,
-        keys and values are those of all tokens so far; new ones are appended to it. In the role cross, a filled cache
-        replaces ``memory``: its keys and values are returned unchanged, and only queries are computed.
+        The style transforms queries and keys, the encoding rotates them, and the style mixes values with first values,
+        each if it has the hook. With a cache, keys and values are those of all tokens so far; new ones are appended to
+        it. In the role cross, a filled cache replaces ``memory``: it has the finished keys and values, and only queries
+        are computed.
 
         Args:
             x: ``[member, tokens, d_model]``.
             memory: The same for the keys in the role cross; not None unless the cache is filled.
             ctx: Positions.
             cache: The cache of the layer, changed in place, or None.
-            record: Receives plain queries and keys, if they are transformed.
+            record: Receives queries and keys before they are transformed or rotated, unless the cache is filled.
             first_values: As in `forward`.
 
         Raises:
@@ -637,11 +638,11 @@ class MultiHeadAttention(nn.Module):
         """Return the sum of mask and bias, ``[member · batch or 1, head or 1, query, key]``.
 
         Args:
-            ctx: The mask; it or ``bias`` is not None (`AssertionError`).
+            ctx: Gives the mask. A mask or ``bias`` must exist (`AssertionError`).
             bias: ``[member or 1, batch or 1, head or 1, query, key]``, or None.
             lead: Members and batch.
             dtype: Type of the sum.
-            uniform_rows: From `_uniform_rows`; their sum becomes 0.
+            uniform_rows: Queries whose entries all become 0, from `_uniform_rows`.
         """
         total = _for_rows(ctx.additive(dtype, self.mask_value), lead[0] * lead[1])
         if bias is not None:

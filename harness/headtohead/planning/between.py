@@ -141,10 +141,10 @@ def expand_between(
     match: Match,
     given: GivenNames,
 ) -> tuple[list[Variant], list[ContrastRecord]]:
-    """Return both configurations with every change added to the first or taken from the second, and their contrasts.
+    """Return both configurations, variants with a single change added or taken, and their contrasts.
 
-    The same set of changes is one variant: one change gives 2 variants, two changes give 4, and n ≥ 3 changes give
-    2n + 2.
+    One variant for each change is the first configuration with this change; one is the second without it. Equal sets of
+    changes are one variant: one change gives 2 variants, two changes give 4, and n ≥ 3 changes give 2n + 2.
 
     Args:
         start: The first configuration, with the slug ``from``.
@@ -377,9 +377,9 @@ def _named_groups(
 def _label_of_fields(builder: ConfigBuilder, fields: Sequence[FieldPath]) -> Scalar:
     """Return the label of a change in a configuration: the values of the change's fields.
 
-    ``model.d_ff`` is as written, such as ``4x``; other values are resolved. A field without a value, or with an empty
-    text, is ``nothing``. The label of one field has the type of its value; the labels of several fields are joined to a
-    text, such as ``epochs 3, steps nothing``.
+    The dataset is its name with its options, ``model.d_ff`` is as written, such as ``4x``, and other values are
+    resolved. A field without a value, or with an empty text, is ``nothing``. The label of one field is not changed to a
+    text; the labels of several fields are joined, such as ``epochs 3, steps nothing``.
 
     Raises:
         HeadToHeadError: If the configuration has an unknown name or field, or a wrong type.

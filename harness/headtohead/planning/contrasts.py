@@ -399,8 +399,8 @@ def _default_name(
 ) -> str:
     """Return the name of a declared contrast without a name in the file.
 
-    For two variants with the same metric and lengths, it is the clause for the change, with the lengths if they are
-    limited. Otherwise it has the title of each side, with its metric and its lengths where the file gives them.
+    For different variants with the same metric and lengths, it is the clause for the change, with the lengths if they
+    are limited. Otherwise it has the title of each side, with its metric and its lengths where the file gives them.
     """
     is_same_score = left.metric == right.metric and left.lengths == right.lengths
     if is_same_score and variant.slug != against.slug:

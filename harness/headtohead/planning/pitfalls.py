@@ -280,10 +280,11 @@ RULES = (*RULES_BEFORE_ATTENTION, *RULES_OF_MASKS, *RULES_AFTER_QUIRKS)
 
 
 def padding_has_no_effect(config: RunConfig) -> bool:
-    """Return whether a sentence has the same scores in a padded batch and alone, because the masks hide all padding.
+    """Return whether a sentence certainly has the same scores in a padded batch and alone.
 
-    False if an entry is not built in or not registered, because nothing has verified its declarations, and for
-    positions by batch row.
+    This is certain if the masks hide all padding: they declare that they hide it or, where queries attend to their own
+    sequence, that they hide later tokens. It is not certain for positions by batch row, and for plugins that are not
+    built in, whose declarations nothing has verified.
     """
     if not names_built_in_only(config):
         return False
@@ -292,7 +293,7 @@ def padding_has_no_effect(config: RunConfig) -> bool:
     for role in config.roles:
         if not _lacks(config, role, "hides-padding"):
             continue
-        # Queries that attend to their own sequence: padding follows every token, so a mask of the future hides it too.
+        # Padding follows every token of its own sequence, so a mask that hides later tokens hides it too.
         reads_source = role == "cross" and key_sides(config)["cross"] == "source"
         if reads_source or _lacks(config, role, "hides-future"):
             return False

@@ -193,9 +193,9 @@ def _count_protected(plan: Plan, tuned: Collection[str] = ()) -> Protected:
 
     Args:
         plan: The plan of an experiment, or of its sweep.
-        tuned: The fields of the sweep, if ``plan`` is the plan of a sweep; else empty. Such a plan lacks the further
-            values of a variant until all listed values have results. So recorded runs of a variant do not count as
-            dropped if all planned runs of this variant are recorded.
+        tuned: The fields of the sweep, if ``plan`` is the plan of a sweep; else empty. The plan of a sweep has the
+            values that the file lists, and values beyond them only once the listed ones have results. A variant whose
+            planned runs are all recorded can therefore have further recorded runs; none of its runs is dropped.
 
     Raises:
         HeadToHeadError: If the stored record or the status of a recorded run is damaged, or the folder is a copy of
@@ -221,8 +221,8 @@ def _count_protected(plan: Plan, tuned: Collection[str] = ()) -> Protected:
         if observe(recorded.path(experiment.path)).state not in PROTECTED:
             continue
         number += 1
-        is_further_value = _untuned(record_of[recorded.variant], tuned) in complete
-        if key(recorded) not in planned and not is_further_value:
+        is_of_complete_variant = _untuned(record_of[recorded.variant], tuned) in complete
+        if key(recorded) not in planned and not is_of_complete_variant:
             dropped += 1
     return Protected(number, dropped)
 

@@ -139,22 +139,23 @@ def _contrast(analysis: Analysis, contrast: ContrastResult) -> dict[str, Any]:
 
 
 def _sides(contrast: Contrast) -> dict[str, Any]:
-    """Return the compared variants in the pairs of `pairs_of`, and the metrics and lengths of the first pair.
+    """Return the fields on the sides of a contrast: the pairs of variants, and the scores that are compared.
 
-    ``against_metric`` and ``against_lengths`` are None if they are those of the left side.
+    The metric of the left side is that of the contrast, in another field. The metric of the right side and its lengths
+    are None if they are those of the left side. All are those of the first pair.
     """
     pairs = list(pairs_of(contrast))
-    side, against = pairs[0]
+    left, right = pairs[0]
     fields: dict[str, Any] = {
-        "pairs": [(first.variant, second.variant) for first, second in pairs],
+        "pairs": [(of_left.variant, of_right.variant) for of_left, of_right in pairs],
         "against_metric": None,
-        "lengths": side.lengths,
+        "lengths": left.lengths,
         "against_lengths": None,
     }
-    if against.metric != side.metric:
-        fields["against_metric"] = against.metric
-    if against.lengths != side.lengths:
-        fields["against_lengths"] = against.lengths
+    if right.metric != left.metric:
+        fields["against_metric"] = right.metric
+    if right.lengths != left.lengths:
+        fields["against_lengths"] = right.lengths
     return fields
 
 

@@ -52,11 +52,11 @@ def difference_row(analysis: Analysis, contrast: ContrastResult) -> dict[str, st
 
 
 def shown_contrasts(analysis: Analysis) -> list[ContrastResult]:
-    """Return the main contrasts of the figure below the answer, which every other table leaves out.
+    """Return the main contrasts that the figure below the answer shows. The tables below it leave them out.
 
-    They are the first ``MAX_ROWS`` in the order of `largest_first`.
-    Between two configurations, the total difference is first, if it is one of them, and both contrasts of a change are
-    neighbours. Empty if the answer is about pairs of two axes, or if no main contrast has a test.
+    They are the first ``MAX_ROWS`` in the order of `largest_first`. Of these, between two configurations, the total
+    difference comes first, and contrasts of the same change are neighbours. Empty if the answer is about pairs of two
+    axes, or if no main contrast has a test.
 
     Raises:
         HeadToHeadError: If the stored values per example of a run are damaged.

@@ -20,7 +20,7 @@ from headtohead.report.data import corpus_text, layers_text, reading_of
 from headtohead.report.figures.lines import MAX_LINES
 from headtohead.report.section import Section, table
 from headtohead.schema.roles import ROLES
-from headtohead.schema.run_config import TrainConfig
+from headtohead.schema.run_config import ModelConfig, TrainConfig
 from headtohead.storage import states
 from headtohead.storage.contrasts import FAMILIES_IN_WORDS
 from headtohead.storage.experiment import VariantRecord, examples_of
@@ -169,18 +169,18 @@ def _batches(variants: Sequence[VariantRecord], data: Mapping[str, Any]) -> str:
 
 
 def _layers(variants: Sequence[VariantRecord], data: Mapping[str, Any]) -> str:
-    """Return the layers of the variants; the first of decoder-only models has how they read pairs."""
-    reading = reading_of(data)
-    texts: dict[str, str] = {}
+    """Return the distinct numbers of layers as text; after that of the first decoder-only model, how it reads pairs."""
+    distinct: dict[str, ModelConfig] = {}
     for variant in variants:
         model = variant.config.model
-        layers = layers_text(model)
-        if layers in texts:
-            continue
-        texts[layers] = layers_text(model, reading)
+        distinct.setdefault(layers_text(model), model)
+    reading = reading_of(data)
+    texts = []
+    for model in distinct.values():
+        texts.append(layers_text(model, reading))
         if model.architecture == "decoder-only":
-            reading = ""
-    return _distinct_values(list(texts.values()))
+            reading = ""  # once is enough
+    return _distinct_values(texts)
 
 
 def _range(smallest: str, largest: str) -> str:

@@ -132,14 +132,15 @@ def _title_with_notes(report: Report, slug: str) -> str:
 
 
 def _costs(report: Report, slug: str, stack: str) -> dict[str, str]:
-    """Return the cells of size, FLOPs, speed, memory and time of a variant, by column.
+    """Return the cells of a variant by column: parameters, FLOPs, attention width, speed, memory and time.
 
-    Speed, memory and time are means over seeds; what was not measured is a dash, and MFU is left out.
+    Speed, memory and time are means over seeds, a dash if they were not measured. MFU follows the speed on a line of
+    its own if it was measured.
 
     Args:
         report: The report.
         slug: The variant.
-        stack: A note on the speed, after it; empty for none.
+        stack: A text that follows the speed; empty for none.
 
     Raises:
         KeyError: If the study has no variant ``slug``.

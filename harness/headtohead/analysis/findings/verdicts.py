@@ -162,26 +162,28 @@ BY_PAIRED_TEST = "show a difference {of_contrasts}"
 
 @note
 def paired_tests_differ(analysis: Analysis) -> Iterator[Sentence]:
-    """Name the main contrasts for which the paired t-test disagrees on whether there is a difference.
+    """Name the main contrasts whose paired t-test disagrees with their interval on whether there is a difference.
+
+    First those with a difference that the paired test does not show, then those with the opposite.
 
     Raises:
         HeadToHeadError: If the stored values per example of a run are damaged.
     """
-    not_shown: list[str] = []
-    shown: list[str] = []
+    only_by_interval: list[str] = []
+    only_by_paired_test: list[str] = []
     for contrast in analysis.main_contrasts:
         if contrast.is_unlike_paired_test:
-            names = not_shown if contrast.detected else shown
+            names = only_by_interval if contrast.detected else only_by_paired_test
             names.append(contrast.name)
-    verdicts = []
-    if not_shown:
-        of_contrasts = of_phrases(not_shown, most=MAX_NAMED)
-        verdicts.append(NOT_BY_PAIRED_TEST.format(of_contrasts=of_contrasts))
-    if shown:
-        of_contrasts = of_phrases(shown, most=MAX_NAMED)
-        verdicts.append(BY_PAIRED_TEST.format(of_contrasts=of_contrasts))
-    if verdicts:
-        yield Sentence(OTHER_TESTS.format(verdicts=" and ".join(verdicts)))
+    clauses = []
+    if only_by_interval:
+        of_contrasts = of_phrases(only_by_interval, most=MAX_NAMED)
+        clauses.append(NOT_BY_PAIRED_TEST.format(of_contrasts=of_contrasts))
+    if only_by_paired_test:
+        of_contrasts = of_phrases(only_by_paired_test, most=MAX_NAMED)
+        clauses.append(BY_PAIRED_TEST.format(of_contrasts=of_contrasts))
+    if clauses:
+        yield Sentence(OTHER_TESTS.format(verdicts=" and ".join(clauses)))
 
 
 @note

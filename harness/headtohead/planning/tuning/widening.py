@@ -20,10 +20,10 @@ LARGEST = 1
 def widened(
     settings: tuple[TuningSetting, ...], tried: Sequence[TrialRecord], choice: Choice
 ) -> tuple[TuningSetting, ...]:
-    """Return the settings of a variant, and a new setting for each field of `edges`, whose best value may be outside.
+    """Return the settings of a variant and, for each field of `edges`, a further setting beyond the edge.
 
-    The new setting is the best setting with another number of the field: that which continues its values beyond the
-    edge. It is not added if the field cannot have this number, or if it equals one of ``settings``.
+    The further setting is the best one with another number of the field, that which continues its values beyond the
+    edge. It is left out if it is not valid, or if it equals one of ``settings``.
 
     Args:
         settings: The settings so far.
@@ -53,10 +53,13 @@ def _beyond(edge: float, neighbour: float) -> float:
 def edges(tried: Sequence[TrialRecord], choice: Choice, best: Mapping[str, Any]) -> dict[str, int]:
     """Return the fields whose best value may be outside the tried values, and the end: `SMALLEST` or `LARGEST`.
 
-    If the minimum of a parabola that fits is outside (``choice.outside``), the end is the side of the minimum; the
-    field is left out if the setting at this end diverged. Without such a parabola, the end is that at which the best
-    value is; the field is left out if the best value is at no end, or is 0, which no value follows. A field with fewer
-    than two numbers is left out. If the minimum of a parabola is chosen, the result is empty.
+    A field with fewer than two numbers is left out. The others:
+
+    - If the minimum of a fitted parabola was chosen, it is inside, and the result is empty.
+    - If the minimum of a fitted parabola is outside (``choice.outside``, in a sweep of one field), the end is its side;
+      the field is left out if all settings at this end diverged.
+    - Without a parabola, the end is that at which the best value is; the field is left out if that is at no end, or is
+      0, because further values are multiples.
 
     Args:
         tried: The tried settings of a variant.

@@ -1,0 +1,207 @@
+"""Recompute the numbers of ``docs/results/noise.md`` from the runs of the reports, with other code than its generator.
+
+    python benchmarks/recompute_noise.py
+
+Deviations are computed with ``statistics`` from ``results.csv``; the expected ones by maximum likelihood of a normal
+distribution between studies in place of its moments, so that they agree within `TOLERANCE` only. Prints the
+number of values, and those that differ; the exit code is 1 if any does.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import statistics
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+from scipy import optimize, stats
+
+ROOT = Path(__file__).parents[1]
+REPORTS = ROOT / "reports"
+PAGE = ROOT / "docs" / "results" / "noise.md"
+
+TOLERANCE = 0.2
+"""Largest relative difference of an expected deviation and of the ends of its interval."""
+
+Study = tuple[str, str, float, int]
+"""Name, data, variance and degrees of freedom of a study in a metric."""
+
+
+def answers() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the name of each report that is not withdrawn, with its answer."""
+    withdrawn = yaml.safe_load((REPORTS / "withdrawn.yaml").read_text(encoding="utf-8")) or {}
+    for file in sorted(REPORTS.rglob("answer.json")):
+        name = file.parent.relative_to(REPORTS).as_posix()
+        if name not in withdrawn and not name.startswith("demo/"):
+            yield name, json.loads(file.read_text(encoding="utf-8"))
+
+
+def deviations(name: str, answer: dict[str, Any], metric: str) -> dict[str, tuple[float, int]]:
+    """Return the standard deviation over seeds of each variant of a report, with its degrees of freedom."""
+    scores: dict[str, list[float]] = {}
+    with (REPORTS / name / "results.csv").open(encoding="utf-8", newline="") as lines:
+        for row in csv.DictReader(lines):
+            if row["state"] == "DONE" and row.get(metric):
+                scores.setdefault(row["variant"], []).append(float(row[metric]))
+    found = {}
+    for variant, values in scores.items():
+        collapse = answer["collapses"].get(variant)
+        has_collapsed = collapse is not None and collapse["collapsed"] > 0
+        if len(values) > 1 and not has_collapsed and statistics.stdev(values) > 0:
+            found[variant] = (statistics.stdev(values), len(values) - 1)
+    return found
+
+
+def pooled(found: dict[str, tuple[float, int]]) -> tuple[float, int]:
+    """Return the pooled variance of the variants, and its degrees of freedom."""
+    degrees = sum(own for _, own in found.values())
+    return sum(own * sd**2 for sd, own in found.values()) / degrees, degrees
+
+
+def expected(studies: list[Study]) -> tuple[float, float, float]:
+    """Return the expected deviation and its 80 % interval, by maximum likelihood of log variances."""
+    logs = []
+    errors = []
+    for _, _, variance, degrees in studies:
+        logs.append(math.log(variance) - math.log(2 / degrees) - stats.loggamma(degrees / 2).mean())
+        errors.append(stats.loggamma(degrees / 2).var())
+
+    def weights(between: float) -> list[float]:
+        return [1 / (error + between) for error in errors]
+
+    def mean(between: float) -> float:
+        own = weights(between)
+        return sum(w * log for w, log in zip(own, logs, strict=True)) / sum(own)
+
+    def loss(log_between: float) -> float:
+        between = math.exp(log_between)
+        own = weights(between)
+        center = mean(between)
+        squares = sum(w * (log - center) ** 2 for w, log in zip(own, logs, strict=True))
+        # The last term makes it the restricted likelihood.
+        return squares - sum(map(math.log, own)) + math.log(sum(own))
+
+    best = optimize.minimize_scalar(loss, bounds=(-20, 5), method="bounded")
+    between = math.exp(best.x)
+    center = mean(between)
+    half = stats.t.ppf(0.9, len(studies) - 2) * math.sqrt(between + 1 / sum(weights(between)))
+    return tuple(math.exp(value / 2) for value in (center, center - half, center + half))
+
+
+def alike(studies: list[Study], data: str) -> list[Study]:
+    """Return the studies of the same data, of the same dataset or of any data, the first with at least three."""
+    dataset = data.split(" ")[0]
+    for chosen in (
+        [study for study in studies if study[1] == data],
+        [study for study in studies if study[1].split(" ")[0] == dataset],
+        studies,
+    ):
+        if len(chosen) >= 3:
+            return chosen
+    return []
+
+
+def number(text: str) -> float:
+    """Return a printed number."""
+    return float(text.replace("−", "-").replace(",", ""))
+
+
+def digits(text: str) -> float:
+    """Return half a unit of the last printed digit."""
+    _, _, decimals = text.partition(".")
+    return 0.5 * 10.0 ** -len(decimals) + 1e-12
+
+
+class Checker:
+    """Compares the rows of the page with recomputed numbers."""
+
+    def __init__(self) -> None:
+        self.answers = dict(answers())
+        self.count = 0
+        self.differences: list[str] = []
+
+    def compare(self, name: str, text: str, value: float, tolerance: float = 0.0) -> None:
+        """Compare a printed number with a value, up to a relative tolerance and the rounding of the text."""
+        self.count += 1
+        if abs(number(text) - value) > tolerance * value + digits(text):
+            self.differences.append(f"{name}: printed {text}, recomputed {value:.6g}")
+
+    def study(self, row: list[str]) -> None:
+        """Compare the row of a study."""
+        name = row[0].partition("]")[0].lstrip("[")
+        answer = self.answers[name]
+        found = deviations(name, answer, answer["metric"])
+        variance, degrees = pooled(found)
+        sds = [sd for sd, _ in found.values()]
+        smallest, _, largest = row[7].partition(" to ")
+        self.compare(name, row[6], math.sqrt(variance))
+        self.compare(name, smallest, min(sds))
+        self.compare(name, largest, max(sds))
+        self.compare(name, row[8], degrees)
+
+    def expectation(self, row: list[str]) -> None:
+        """Compare the row of a study that was left out."""
+        name = row[0]
+        answer = self.answers[name]
+        metric = answer["metric"]
+        own = deviations(name, answer, metric)
+        measured = math.sqrt(pooled(own)[0])
+        others = [study for study in self.studies(metric) if study[0] != name]
+        middle, low, high = expected(alike(others, data_of(answer, own)))
+        lower, _, upper = row[4].partition(" to ")
+        self.compare(name, row[2], measured)
+        self.compare(name, row[3], middle, TOLERANCE)
+        self.compare(name, lower, low, TOLERANCE)
+        self.compare(name, upper, high, TOLERANCE)
+        is_inside = number(lower) <= measured <= number(upper)
+        if is_inside != (row[6] == "yes"):
+            self.differences.append(f"{name}: printed {row[6]}, but {measured:.6g} in {row[4]}")
+
+    def studies(self, metric: str) -> list[Study]:
+        """Return all studies with a metric."""
+        studies = []
+        for name, answer in self.answers.items():
+            found = deviations(name, answer, metric)
+            if found:
+                studies.append((name, data_of(answer, found), *pooled(found)))
+        return studies
+
+
+def data_of(answer: dict[str, Any], found: dict[str, tuple[float, int]]) -> str:
+    """Return the data of the first variant of a study."""
+    return str(answer["settings"][next(iter(found))]["data"])
+
+
+def rows_of(page: Path) -> dict[str, list[list[str]]]:
+    """Return the cells of the tables of a page by the title of their section."""
+    tables: dict[str, list[list[str]]] = {}
+    section = ""
+    for line in page.read_text(encoding="utf-8").splitlines():
+        if line.startswith("## "):
+            section = line.removeprefix("## ")
+        elif line.startswith("| ") and not line.startswith("| study"):
+            tables.setdefault(section, []).append([cell.strip() for cell in line[1:-1].split("|")])
+    return tables
+
+
+def main() -> int:
+    """Compare all rows of the page."""
+    checker = Checker()
+    tables = rows_of(PAGE)
+    for row in tables["Over seeds and examples"]:
+        checker.study(row)
+    for row in tables.get("Expected and measured", []):
+        checker.expectation(row)
+    print(f"{checker.count} values recomputed, {len(checker.differences)} different")
+    for difference in checker.differences:
+        print(f"  {difference}")
+    return int(bool(checker.differences))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

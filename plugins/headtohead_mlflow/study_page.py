@@ -218,7 +218,7 @@ class StudyPage:
         return axes
 
     def note(self, links: str, figures: str, best: str, model: str) -> Iterator[str]:
-        """Yield the paragraphs of the description: the answer, what was asked, how sure it is, and the best run.
+        """Yield the paragraphs of the description: the answer, what was asked, what limits it, and the best run.
 
         MLflow shows five lines, and links only work in the first two.
 
@@ -229,8 +229,11 @@ class StudyPage:
             model: How to load its model, in Markdown, or nothing.
         """
         plan = self.study.record
-        question = f"Question: {markdown_escape(plan.question)}"
-        yield "  \n".join([f"{self.first_sentence} {links}", question, self.further_sentences])
+        lines = [f"{self.first_sentence} {links}", f"Question: {markdown_escape(plan.question)}"]
+        if self.answer is not None and self.answer.limits:
+            lines.append(markdown_escape(self.answer.limits))
+        lines.append(self.further_sentences)
+        yield "  \n".join(lines)
         if self.best is not None and best:
             yield self._best_line(self.best, best)
             yield model
@@ -272,8 +275,6 @@ def _counted(counts: Counter[str]) -> str:
 
 def _answer_paragraphs(answer: Answer) -> Iterator[str]:
     """Yield the table of differences, the remarks beside the answer, and the set-up."""
-    if answer.limits:
-        yield markdown_escape(answer.limits)
     if answer.rows:
         columns = [*answer.rows[0]]
         yield _table(columns, answer.rows)

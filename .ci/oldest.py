@@ -73,6 +73,7 @@ def main() -> None:
         (demo / EXPERIMENT.name).write_bytes(EXPERIMENT.read_bytes())
         (demo / "scores.csv").write_text(SCORES, encoding="utf-8")
         run(programs / "h2h", "run", EXPERIMENT.name, folder=demo)
+        run(programs / "h2h", "sync", EXPERIMENT.name, folder=demo)  # fails if MLflow lacks a run
         run(programs / "headtohead-judge", "scores.csv", "--baseline", "base", folder=demo)
 
 

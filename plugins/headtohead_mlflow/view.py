@@ -33,7 +33,7 @@ from headtohead_mlflow.run_page import FLOPS, PARAMETERS, first_sentence
 
 NAMED = ("3.17",)
 """Tested versions that name views; the others show only the first."""
-TESTED = ("3.4", *NAMED)
+TESTED = ("3.9", *NAMED)
 TAG = "mlflow.sharedViewState."
 HOST = "127.0.0.1"
 PORT = 5000

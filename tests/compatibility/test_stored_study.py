@@ -174,12 +174,13 @@ def test_a_missing_run_alone_is_trained_with_the_stored_hash_and_scores(current:
     stored, trained = STORED / "runs" / NAME / lost, current.experiment / lost
     (hashes,) = {files.read_json(run / "run.json")["run_hash"] for run in (stored, trained)}
     assert hashes.startswith("a15e9591")
-    # Another processor rounds differently, which 40 steps amplify little.
-    scores = [results(run)["metrics"]["valid/loss"] for run in (stored, trained)]
-    assert scores[0] == pytest.approx(scores[1], rel=1e-3)
+    # Weights are not compared: biases of keys have no gradient, and Adam amplifies the rounding of their zero.
+    old, new = (load_file(run / "examples.safetensors") for run in (stored, trained))
+    assert new["test/losses"].tolist() == pytest.approx(old["test/losses"].tolist(), rel=1e-3)
     old, new = (load_file(run / "checkpoint.safetensors") for run in (stored, trained))
-    assert old.keys() == new.keys()
-    assert all(old[name].shape == new[name].shape for name in old)
+    assert {name: tensor.shape for name, tensor in old.items()} == {
+        name: tensor.shape for name, tensor in new.items()
+    }
 
 
 def test_one_more_seed_trains_only_the_new_runs(current: Study) -> None:

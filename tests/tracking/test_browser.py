@@ -190,6 +190,9 @@ PANEL = "mlflow.assistant.fab.autoOpenedOnFirstLoad_v1"
 """Key of the panel that MLflow opens at the first visit and not again."""
 
 
+@pytest.mark.parametrize(
+    "server", ["newest"], indirect=True
+)  # the oldest MLflow has no saved views
 def test_the_view_opens_with_readable_charts(server: tuple[str, str], tmp_path: Path) -> None:
     query = "workflowType=machine_learning&viewStateShareKey=study&compareRunsMode=CHART"
     url = f"{server[0]}/#/experiments/1/runs?{query}"

@@ -1,5 +1,5 @@
 # Two commands are all a newcomer needs: `make demo` answers the first question, `make test` tests
-# the project. Each is complete on a fresh machine with Python 3.11 or newer, git and make.
+# the project. Each is complete on a fresh machine with Python 3.11, 3.12 or 3.13, git and make.
 
 BIN := .venv/bin
 # Without compiled modules: Python compiles at the first import, and most modules of these packages are never imported.
@@ -105,12 +105,11 @@ clean:
 	$(PIP) --no-build-isolation -e '.[dev]'
 	@touch $@
 
-# The first of these that is new enough and can make virtual environments, or the one that is given
-# by `make PYTHON=...`.
+# The first of these that is tested and can make virtual environments, or the one that is given by `make PYTHON=...`.
 .venv/created:
-	@for python in $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11); do \
-	  if "$$python" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
+	@for python in $(or $(PYTHON),python3 python3.13 python3.12 python3.11); do \
+	  if "$$python" -c 'import sys, ensurepip, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null; \
 	  then echo "$$python -m venv .venv"; "$$python" -m venv .venv && touch $@; exit; fi; \
 	done; \
-	echo "no Python 3.11 or newer with venv was found; install one, or name it: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)" >&2; \
+	echo "no Python 3.11, 3.12 or 3.13 with venv was found; install one, or name it: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)" >&2; \
 	exit 1

@@ -31,9 +31,7 @@ from headtohead_mlflow.comparisons import (
 from headtohead_mlflow.groups import VARIANT_TAG, Groups, axis_tag
 from headtohead_mlflow.run_page import FLOPS, PARAMETERS, first_sentence
 
-NAMED = ("3.17",)
-"""Tested versions that name views; the others show only the first."""
-TESTED = ("3.4", *NAMED)
+TESTED = ("3.17",)
 TAG = "mlflow.sharedViewState."
 HOST = "127.0.0.1"
 PORT = 5000
@@ -275,11 +273,10 @@ def _packed(plan: ExperimentRecord, name: str, state: dict[str, Any]) -> str:
     from mlflow.utils.validation import MAX_EXPERIMENT_TAG_VAL_LENGTH
 
     compressed = zlib.compress(json.dumps(state).encode(), 9)
-    value = f"deflate;{base64.b64encode(compressed).decode()}"
-    if _release() in NAMED:
-        created = milliseconds(plan.created)
-        content = {"name": name, "createdAt": created, "updatedAt": created, "state": value}
-        value = json.dumps(content, ensure_ascii=False)
+    packed = f"deflate;{base64.b64encode(compressed).decode()}"
+    created = milliseconds(plan.created)
+    content = {"name": name, "createdAt": created, "updatedAt": created, "state": packed}
+    value = json.dumps(content, ensure_ascii=False)
     is_too_long = len(value) > MAX_EXPERIMENT_TAG_VAL_LENGTH
     if is_too_long and state["groupsExpanded"]:  # thousands of variants
         return _packed(plan, name, state | {"groupsExpanded": {}})

@@ -3,12 +3,14 @@
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
+TESTED = ["3.11", "3.12", "3.13"]
 
 if shutil.which("make") is None:
     pytest.skip("make is not installed", allow_module_level=True)
@@ -23,15 +25,34 @@ def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
-def test_without_a_supported_python_the_error_is_one_line(tmp_path: Path) -> None:
-    old = tmp_path / "old-python"
-    old.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
-    old.chmod(0o755)
-    done = make(tmp_path, "demo", f"PYTHON={old}")
+def stand_in(folder: Path, version: str) -> Path:
+    """Return a program that answers questions about the version of Python as that version would."""
+    program = folder / f"python-{version}"
+    code = f"import sys; sys.version_info = ({version.replace('.', ', ')}); exec(sys.argv.pop(1))"
+    program.write_text(
+        f"#!/bin/sh\nshift\nexec {sys.executable} -c '{code}' \"$@\"\n", encoding="utf-8"
+    )
+    program.chmod(0o755)
+    return program
+
+
+@pytest.mark.parametrize("version", ["3.10", "3.14", "4.0"])
+def test_a_python_that_is_not_tested_is_refused_in_one_line(tmp_path: Path, version: str) -> None:
+    done = make(tmp_path, "demo", f"PYTHON={stand_in(tmp_path, version)}")
     assert done.returncode != 0
     assert done.stdout == ""
-    assert done.stderr.startswith("no Python 3.11 or newer with venv was found")
+    refusal, end = done.stderr.splitlines()
+    assert refusal.startswith("no Python 3.11, 3.12 or 3.13 with venv was found; ")
+    assert end.startswith("make: ")
     assert not (tmp_path / ".venv").exists()
+
+
+@pytest.mark.parametrize("version", TESTED)
+def test_a_tested_python_makes_the_environment(tmp_path: Path, version: str) -> None:
+    """The stand-in cannot make an environment, so make ends after its question about the version."""
+    python = stand_in(tmp_path, version)
+    done = make(tmp_path, ".venv/created", f"PYTHON={python}")
+    assert done.stdout == f"{python} -m venv .venv\n"
 
 
 @pytest.mark.parametrize("goal", ["demo", "test"])
@@ -74,7 +95,7 @@ def test_ci_runs_the_whole_check_on_every_tested_python() -> None:
     (job,) = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))[
         "jobs"
     ].values()
-    assert job["strategy"]["matrix"]["python"] == ["3.11", "3.12", "3.13"]
+    assert job["strategy"]["matrix"]["python"] == TESTED
     assert [step["run"] for step in job["steps"] if "run" in step] == [".ci/run"]
     lines = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
     steps = [line for line in lines if line.startswith("make ")]

@@ -54,7 +54,10 @@ def packed_files(path: Path) -> set[str]:
 @pytest.mark.slow
 def test_the_wheel_of_the_judge_has_its_package_alone(judge_wheel: Path) -> None:
     wanted = {path.relative_to(JUDGE_ROOT).as_posix() for path in JUDGE_ROOT.rglob("*.py")}
-    assert packed_files(judge_wheel) == wanted | {"headtohead_judge/SKILL.md"}
+    assert packed_files(judge_wheel) == wanted | {
+        "headtohead_judge/SKILL.md",
+        "headtohead_judge/py.typed",
+    }
     assert judge_wheel.name == f"headtohead_judge-{JUDGE['version']}-py3-none-any.whl"
 
 
@@ -91,7 +94,7 @@ def test_the_wheel_has_every_file_of_both_source_roots_and_no_other_package(whee
         for path in root.rglob("*")
         if path.is_file()
         and not path.is_relative_to(JUDGE_ROOT)
-        and path.suffix in (".py", ".j2", ".css", ".js", ".yaml", ".txt", ".md")
+        and path.suffix in (".py", ".j2", ".css", ".js", ".yaml", ".txt", ".md", ".typed")
     }
     assert any(name.endswith(".j2") for name in wanted)
     assert packed >= wanted
@@ -198,6 +201,6 @@ def test_the_cpu_build_in_the_readme_is_the_tested_torch() -> None:
 
 
 def test_no_installation_file_names_a_package_index() -> None:
-    for name in ("constraints.txt", "pyproject.toml", "Makefile", ".ci/run"):
+    for name in ("constraints.txt", "pyproject.toml", "Makefile", ".ci/run", ".ci/oldest.py"):
         text = (ROOT / name).read_text(encoding="utf-8")
         assert not re.search(r"https?://|--(extra-)?index-url|find-links", text), name

@@ -116,4 +116,4 @@ def _labels(names: tuple[str, ...]) -> Image.Image:
 @functools.cache
 def _font() -> ImageFont.FreeTypeFont:
     file = Path(matplotlib.get_data_path(), "fonts/ttf/DejaVuSans.ttf")
-    return ImageFont.truetype(file, CELL - 3)
+    return ImageFont.truetype(str(file), CELL - 3)  # Pillow 10 accepts no Path

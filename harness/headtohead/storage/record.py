@@ -120,14 +120,31 @@ def parse_record(kind: type[R], content: bytes, path: Path) -> R:
     try:
         record: R = _adapter(kind).validate_python(value)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = ".".join(map(str, first["loc"]))
-        message = first["msg"].removeprefix("Value error, ")
-        if field:
-            message = f"{field}: {message}"
-        problem = " ".join(message.split())
-        raise HeadToHeadError(files.unreadable(path, problem)) from error
+        raise HeadToHeadError(files.unreadable(path, _first_problem(error))) from error
     return record
+
+
+def record_of(kind: type[R], fields: Mapping[str, Any]) -> R:
+    """Return the record of values that this process has computed, of which some can come from a plugin.
+
+    Raises:
+        HeadToHeadError: If a value is invalid; names the first one.
+    """
+    try:
+        record: R = _adapter(kind).validate_python(dict(fields))
+    except ValidationError as error:
+        raise HeadToHeadError(_first_problem(error)) from error
+    return record
+
+
+def _first_problem(error: ValidationError) -> str:
+    """Return the first invalid field and what is wrong with it, as a line."""
+    first = error.errors(include_url=False)[0]
+    field = ".".join(map(str, first["loc"]))
+    message = first["msg"].removeprefix("Value error, ")
+    if field:
+        message = f"{field}: {message}"
+    return " ".join(message.split())
 
 
 _adapter: Any = cache(TypeAdapter)

@@ -22,6 +22,7 @@ from headtohead.planning.pitfalls import padding_has_no_effect
 from headtohead.planning.validation import STEP_COST
 from headtohead.schema.metric import LOSS, TEACHER_FORCED, UNPADDED, Metric
 from headtohead.storage.examples import SplitExamples
+from headtohead.storage.record import record_of
 from headtohead.storage.results import BackendRecord, BucketRecord, DecodingRecord, ResultsRecord
 from headtohead.storage.translations import Translation, translations_text
 from headtohead.training.evaluate import (
@@ -128,7 +129,11 @@ class ScoredSplits:
         }
 
     def results(self, member: int) -> MemberResults:
-        """Return the results of a member."""
+        """Return the results of a member.
+
+        Raises:
+            HeadToHeadError: If a metric of the dataset has a value outside of its range.
+        """
         config = self.training.config.evaluate
         forced = self.padded.forced
         scores = forced.metrics(member)
@@ -154,17 +159,18 @@ class ScoredSplits:
             f"valid/{name}": value for name, value in self.validation.metrics(member).items()
         }
         metrics |= {f"test/{name}": value for name, value in scores.items()}
-        record = ResultsRecord(
-            metrics=metrics,
-            buckets=tuple(buckets),
-            signatures=signatures,
-            decoding=self.decoding,
-            padding=self.training.plan.padding(),
-            best_step=progress.best_step,
-            stopped_early=progress.ended == "stopped early",
-            backend=BackendRecord(name=choice.name, why=choice.why),
-            notes=(),
-        )
+        fields = {
+            "metrics": metrics,
+            "buckets": tuple(buckets),
+            "signatures": signatures,
+            "decoding": self.decoding,
+            "padding": self.training.plan.padding(),
+            "best_step": progress.best_step,
+            "stopped_early": progress.ended == "stopped early",
+            "backend": BackendRecord(name=choice.name, why=choice.why),
+            "notes": (),
+        }
+        record = record_of(ResultsRecord, fields)
         examples = {
             "valid": self._examples("valid", self.validation, member, (), {}),
             "test": self._examples("test", forced, member, self.rows, counts),

@@ -69,6 +69,7 @@ wheel: .venv/installed-dev
 
 docs: .venv/installed-dev
 	$(BIN)/python docs/generator/reference.py
+	$(BIN)/python docs/generator/noise.py
 	PYTHONPATH=docs/generator $(BIN)/python -m catalogue
 
 checked: .venv/installed-dev

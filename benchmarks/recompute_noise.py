@@ -120,7 +120,7 @@ class Checker:
 
     def study(self, row: list[str]) -> None:
         """Compare the row of a study."""
-        name = row[0].partition("]")[0].lstrip("[")
+        name = row[0].strip("`")
         answer = self.answers[name]
         found = deviations(name, answer, answer["metric"])
         variance, degrees = pooled(found)

@@ -423,7 +423,7 @@ def spread_ratio(page: Page, before: str, found: re.Match[str]) -> Expected:
 
 
 NAMED_RULES: list[NamedRule] = [
-    (rf", {N} times(?=; |\. Their intervals)", spread_ratio),
+    (rf" \({N} times\)(?=, |\. Their intervals)", spread_ratio),
     (rf"and {N} more\b", further_variants),
 ]
 
@@ -449,6 +449,7 @@ FIXED = [
     r"^\d+ more in the tables",
     r"95 % (?:t-)?intervals?",
     r"Intervals?: 95 %",
+    r"95 % confidence intervals?",
     r"the level 0\.95\^\(1/k\)",
     r"in at least 95 % of studies",
     r"p is 1 − \(1 − p of the difference\)\^k",

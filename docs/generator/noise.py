@@ -169,7 +169,7 @@ def _study_line(rows: Sequence[Noise]) -> str:
     errors = sorted(row.sd for row in rows if row.source == EXAMPLES)
     examples = show(errors[len(errors) // 2], first.metric) if errors else "–"
     cells = [
-        f"[{first.report}](../../reports/{first.report}/report.md)",
+        f"`{first.report}`",
         _distinct(row.data for row in over_seeds),
         _distinct(row.width for row in over_seeds),
         _distinct(row.layers for row in over_seeds),

@@ -105,12 +105,12 @@ def test_a_caption_names_variants_that_vary_more_over_seeds(analysed):
     rotary, learned, none = analysis.families.variants.contrasts
     ratio = analysis.sd_ratios["none"]
     sentence = (
-        f" Scores that vary more over seeds than those of the others: without positions, {ratio:.1f} times. Their "
-        "intervals have the variance of their own differences."
+        " The standard deviation over seeds is larger for some variants than for the others: without positions "
+        f"({ratio:.1f} times). Their intervals rest on their own differences alone."
     )
     assert ratio > 30
     assert interval_caption(analysis, [rotary, none]).endswith(sentence)
-    assert "vary more over seeds" not in interval_caption(analysis, [rotary, learned])
+    assert "standard deviation over seeds" not in interval_caption(analysis, [rotary, learned])
 
 
 def test_scores_that_are_not_those_of_the_stored_values_are_no_source(analysed):

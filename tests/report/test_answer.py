@@ -35,7 +35,7 @@ def test_the_answer_has_a_sentence_for_each_contrast_and_rows_largest_first(quic
         "With rotary instead of sinusoidal, exact match improves: # (# to #).",
         "Independent instead of split heads: no difference shown, # (# to #); exact match could be up to # better or "
         "# worse.",
-        "In brackets: intervals that all contain their true differences in at least 95 % of studies.",
+        "In brackets: 95 % confidence intervals, adjusted for multiple comparisons.",
     ]
     assert [row["contrast"].partition("\n")[0] for row in rows] == [
         "without positions",
@@ -181,7 +181,7 @@ def test_of_many_contrasts_the_largest_have_a_row(analysed):
     texts = sentences_of(analysis)
     assert len(texts) == MAX_SENTENCES
     *own, rest, brackets = texts
-    assert brackets.startswith("In brackets: intervals that all contain")
+    assert brackets.startswith("In brackets: 95 % confidence intervals, adjusted")
     assert [text.partition(" instead")[0] for text in own] == [
         f"With learning rate {rate}" for rate in rates[:-8:-1]
     ]

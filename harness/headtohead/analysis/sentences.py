@@ -101,10 +101,8 @@ ON_AVERAGE = " on average"
 REASON = " ({reason})"
 LESS = "; the difference is smaller than the margin of {margin}"
 PERHAPS_LESS = "; the difference may be smaller than the margin of {margin}"
-BRACKETS = (
-    "In brackets: intervals that all contain their true differences in at least 95 % of studies."
-)
-BRACKETS_OF_ONE = "In brackets: the 95 % interval of the difference."
+BRACKETS = "In brackets: 95 % confidence intervals, adjusted for multiple comparisons."
+BRACKETS_OF_ONE = "In brackets: the 95 % confidence interval of the difference."
 MARGIN_NOTE = "The margin of {margin} is the smallest difference that matters."
 LATE = "; the margin was set after results existed"
 LATE_LIMIT = ", which was set after results existed"

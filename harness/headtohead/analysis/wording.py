@@ -44,10 +44,10 @@ SEVERAL_SCORES = (
 NO_SELECTION = " Tuning is no source: {reason}."
 NO_SELECTION_OF = " Tuning {of_variants} is no source: its runs have no {metric}."
 VARIABLE = (
-    " Scores that vary more over seeds than those of the others: {variants}. Their intervals have the variance of "
-    "their own differences."
+    " The standard deviation over seeds is larger for some variants than for the others: {variants}. Their intervals "
+    "rest on their own differences alone."
 )
-VARIABLE_BY = "{name}, {ratio:.1f} times"
+VARIABLE_BY = "{name} ({ratio:.1f} times)"
 MAX_NAMED = 3
 """Maximum number of contrasts or variants that a caption names."""
 
@@ -96,7 +96,7 @@ def _variable(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> str:
     names = separable([analysis.frames.by_slug[slug].title for slug in variable])
     for slug, name in zip(variable, names, strict=True):
         clauses.append(VARIABLE_BY.format(name=name, ratio=analysis.sd_ratios[slug]))
-    return VARIABLE.format(variants="; ".join(clauses))
+    return VARIABLE.format(variants=", ".join(clauses))
 
 
 def _no_selection(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> str:

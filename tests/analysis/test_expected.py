@@ -119,7 +119,7 @@ def test_the_answer_says_whether_a_difference_is_as_expected(plant: Plant) -> No
     better, brackets = answer(Analysis(plant({}, gap=0.1)))
     assert better.startswith("C: exact match improves, +0.100 (")
     assert better.endswith("), as expected.")
-    assert brackets == "In brackets: the 95 % interval of the difference."
+    assert brackets == "In brackets: the 95 % confidence interval of the difference."
     worse, _ = answer(Analysis(plant({}, gap=-0.1)))
     assert worse.startswith("C: exact match worsens, −0.100 (")
     assert worse.endswith("), unlike the expected result.")

@@ -423,7 +423,7 @@ def spread_ratio(page: Page, before: str, found: re.Match[str]) -> Expected:
 
 
 NAMED_RULES: list[NamedRule] = [
-    (rf" \({N} times\)(?=, |\. Their intervals)", spread_ratio),
+    (rf" \({N} times(?: the standard deviation of the others)?\)", spread_ratio),
     (rf"and {N} more\b", further_variants),
 ]
 

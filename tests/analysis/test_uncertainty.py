@@ -105,12 +105,12 @@ def test_a_caption_names_variants_that_vary_more_over_seeds(analysed):
     rotary, learned, none = analysis.families.variants.contrasts
     ratio = analysis.sd_ratios["none"]
     sentence = (
-        " The standard deviation over seeds is larger for some variants than for the others: without positions "
-        f"({ratio:.1f} times). Their intervals rest on their own differences alone."
+        " The variance over seeds is pooled over all variants but these, which vary more: without positions "
+        f"({ratio:.1f} times the standard deviation of the others)."
     )
     assert ratio > 30
     assert interval_caption(analysis, [rotary, none]).endswith(sentence)
-    assert "standard deviation over seeds" not in interval_caption(analysis, [rotary, learned])
+    assert "pooled over all variants" not in interval_caption(analysis, [rotary, learned])
 
 
 def test_scores_that_are_not_those_of_the_stored_values_are_no_source(analysed):

@@ -325,7 +325,9 @@ def test_a_margin_is_used_where_one_side_is_above_it(analysed):
     (remark,) = (found for found in rules.find(analysis) if found.rule == "low_scores")
     assert "closer to the worst possible exact match than the margin of 0.030" in remark.text
     assert "so the margin is not used for without positions." in remark.text
-    assert remark.limit == "some scores are closer to the worst possible one than the margin"
+    assert remark.limit == (
+        "some scores are nearly the worst possible one: a loss of the margin is impossible"
+    )
 
 
 CROSSED = {"attention": ["split-heads", "independent-heads"], "model.heads": [2, 4]}

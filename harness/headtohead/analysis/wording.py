@@ -44,10 +44,10 @@ SEVERAL_SCORES = (
 NO_SELECTION = " Tuning is no source: {reason}."
 NO_SELECTION_OF = " Tuning {of_variants} is no source: its runs have no {metric}."
 VARIABLE = (
-    " The standard deviation over seeds is larger for some variants than for the others: {variants}. Their intervals "
-    "rest on their own differences alone."
+    " The variance over seeds is pooled over all variants but these, which vary more: {variants}."
 )
-VARIABLE_BY = "{name} ({ratio:.1f} times)"
+VARIABLE_BY = "{name} ({ratio:.1f} times{of_others})"
+OF_OTHERS = " the standard deviation of the others"
 MAX_NAMED = 3
 """Maximum number of contrasts or variants that a caption names."""
 
@@ -92,10 +92,12 @@ def _variable(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> str:
     variable = [slug for slug in analysis.sd_ratios if slug in slugs]
     if not variable:
         return ""
-    clauses = []
+    clauses: list[str] = []
     names = separable([analysis.frames.by_slug[slug].title for slug in variable])
     for slug, name in zip(variable, names, strict=True):
-        clauses.append(VARIABLE_BY.format(name=name, ratio=analysis.sd_ratios[slug]))
+        of_others = "" if clauses else OF_OTHERS  # once is enough
+        ratio = analysis.sd_ratios[slug]
+        clauses.append(VARIABLE_BY.format(name=name, ratio=ratio, of_others=of_others))
     return VARIABLE.format(variants=", ".join(clauses))
 
 

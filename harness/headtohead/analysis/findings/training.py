@@ -27,6 +27,7 @@ GAP = (
 
 LEARNING_LIMIT = "all variants still learn"
 LEARNING_LIMIT_OF = "{learning} of {variants} variants still learn{baseline}"
+LEARNING_LIMIT_OF_ONE = "one variant still learns: {variant}"
 WITH_BASELINE = ", the baseline among them"
 
 
@@ -64,8 +65,11 @@ def still_learning(analysis: Analysis) -> Iterator[Sentence]:
 
 
 def _learning_limit(analysis: Analysis) -> str:
-    """Return the clause with the number of variants that still learn, which are not all."""
+    """Return the clause with the number of variants that still learn, which are not all; a single one is named."""
     training = analysis.convergence
+    if len(training.still_learning) == 1:
+        (slug,) = training.still_learning
+        return LEARNING_LIMIT_OF_ONE.format(variant=analysis.frames.by_slug[slug].title)
     has_baseline = analysis.frames.baseline in training.still_learning
     return LEARNING_LIMIT_OF.format(
         learning=len(training.still_learning),

@@ -20,7 +20,7 @@ NO_ROOM = (
     "{side} is {distance} from the best possible {metric}, less than the margin of {margin}, and the difference could "
     "be larger on a harder task, so {consequence}. {remedy}"
 )
-NO_ROOM_LIMIT = "{side} is closer to the best possible {metric} than the margin"
+NO_ROOM_LIMIT = "{side} has nearly the best possible {metric}: a gain of the margin is impossible"
 BASELINE_SIDE = "The baseline"
 ANY_SIDE = "The right side of a contrast"
 UNUSED = "no verdict uses the margin"
@@ -77,7 +77,7 @@ LOW = (
     "Both sides are closer to the worst possible {metric} than the margin of {margin}, so {consequence}. To use it, "
     "train longer or make the task easier."
 )
-LOW_LIMIT = "some scores are closer to the worst possible one than the margin"
+LOW_LIMIT = "some scores are nearly the worst possible one: a loss of the margin is impossible"
 
 
 @caution

@@ -12,6 +12,7 @@ from headtohead.analysis.uncertainty import halving
 from headtohead.analysis.wording import interval_caption
 from headtohead.report.content import Report
 from headtohead.report.contrasts import uncertainty_section
+from headtohead.report.setup import statistics_section
 from headtohead.storage.frames import load_frames
 from headtohead.storage.translations import translations_of
 from headtohead_judge.paired_tests import EXAMPLES, Source, paired_differences
@@ -94,7 +95,7 @@ def test_captions_name_the_sources_or_the_reason_why_only_seeds_are_one(analysed
     )
 
 
-def test_a_caption_names_variants_that_vary_more_over_seeds(analysed):
+def test_the_statistics_name_variants_that_vary_more_over_seeds(analysed):
     sizes = {"sinusoidal": 0.001, "rotary": 0.001, "learned": 0.001, "none": 0.1}
 
     def score(axes, seed):
@@ -102,15 +103,16 @@ def test_a_caption_names_variants_that_vary_more_over_seeds(analysed):
         return 0.5 + sizes[axes["positional"]] * draw
 
     analysis = analysed(axes={"positional": [*sizes]}, score=score)
-    rotary, learned, none = analysis.families.variants.contrasts
     ratio = analysis.sd_ratios["none"]
-    sentence = (
-        " The variance over seeds is pooled over all variants but these, which vary more: without positions "
-        f"({ratio:.1f} times the standard deviation of the others)."
-    )
     assert ratio > 30
-    assert interval_caption(analysis, [rotary, none]).endswith(sentence)
-    assert "pooled over all variants" not in interval_caption(analysis, [rotary, learned])
+    expected = (
+        "Scores of these variants vary more over seeds than those of the others: without positions "
+        f"({ratio:.1f} times the standard deviation of the others). The variance of their contrasts is that of their "
+        "own differences."
+    )
+    assert expected in statistics_section(Report(analysis)).lines
+    even = analysed(axes={"positional": ["sinusoidal", "rotary", "learned"]}, score=score)
+    assert not any("vary more" in line for line in statistics_section(Report(even)).lines)
 
 
 def test_scores_that_are_not_those_of_the_stored_values_are_no_source(analysed):

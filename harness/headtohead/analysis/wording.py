@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.study import Analysis
 from headtohead.config.clauses import of_phrases
-from headtohead.config.labels import listed, separable
+from headtohead.config.labels import listed
 from headtohead.storage.contrasts import FAMILY_NAMES
 from headtohead.storage.metrics import counted, readable, show
 from headtohead_judge.paired_tests import EXAMPLES
@@ -43,11 +43,6 @@ SEVERAL_SCORES = (
 )
 NO_SELECTION = " Tuning is no source: {reason}."
 NO_SELECTION_OF = " Tuning {of_variants} is no source: its runs have no {metric}."
-VARIABLE = (
-    " The variance over seeds is pooled over all variants but these, which vary more: {variants}."
-)
-VARIABLE_BY = "{name} ({ratio:.1f} times{of_others})"
-OF_OTHERS = " the standard deviation of the others"
 MAX_NAMED = 3
 """Maximum number of contrasts or variants that a caption names."""
 
@@ -55,9 +50,8 @@ MAX_NAMED = 3
 def interval_caption(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> str:
     """Return how many contrasts share the level of the intervals, and which sources of variance the intervals contain.
 
-    The caption also has the reason why examples are no source, of the first contrast for which they are none, why
-    tuning is none (`_no_selection`), and which variants have wider intervals (`_variable`). Empty without an interval
-    that has a source.
+    The caption also has the reason why examples are no source, of the first contrast for which they are none, and why
+    tuning is none (`_no_selection`). Empty without an interval that has a source.
     """
     sources: dict[str, None] = {}
     scope: dict[str, int] = {}
@@ -79,26 +73,7 @@ def interval_caption(analysis: Analysis, contrasts: Sequence[ContrastResult]) ->
     caption = template.format(
         scope=" and ".join(counts), sources=listed([*sources]), seeds_only=seeds_only
     )
-    return caption + _no_selection(analysis, judged) + _variable(analysis, judged)
-
-
-def _variable(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> str:
-    """Return a sentence, with a space before it, on the variants of the contrasts with a larger variance over seeds.
-
-    Contrasts of such a variant have the variance of their own differences; the others share one. The ratios are those
-    of the standard deviations of the primary metric (`Analysis.sd_ratios`). Empty without such a variant.
-    """
-    slugs = {side.variant for contrast in contrasts for side in contrast.trained.sides}
-    variable = [slug for slug in analysis.sd_ratios if slug in slugs]
-    if not variable:
-        return ""
-    clauses: list[str] = []
-    names = separable([analysis.frames.by_slug[slug].title for slug in variable])
-    for slug, name in zip(variable, names, strict=True):
-        of_others = "" if clauses else OF_OTHERS  # once is enough
-        ratio = analysis.sd_ratios[slug]
-        clauses.append(VARIABLE_BY.format(name=name, ratio=ratio, of_others=of_others))
-    return VARIABLE.format(variants=", ".join(clauses))
+    return caption + _no_selection(analysis, judged)
 
 
 def _no_selection(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> str:

@@ -50,7 +50,8 @@ FAMILIES = {
     "taken": ("Taken changes", "What each single change does when it is the last to be made."),
     "factor": (
         "One change at a time",
-        "The difference that a change makes, averaged within each seed over the values of the other changes.",
+        "The difference that a change makes, averaged within each seed over all pairs of variants that differ only in "
+        "it.",
     ),
     "variant": (
         "Each variant against the baseline",

@@ -47,7 +47,7 @@ from headtohead.storage.metrics import show
 POINTS = (
     "Each point is the difference in one seed{average}. The bar is the interval, the tick the mean."
 )
-AVERAGE = ", averaged over the values of the other changes"
+AVERAGE = ", averaged over all pairs of variants that differ only in this change"
 ZERO = " At 0, both variants have the same score. Baseline: {baseline}{score}."
 SCORE = ", {metric} {mean}"
 MAGNIFIED = (

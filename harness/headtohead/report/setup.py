@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from headtohead.analysis.study import Analysis
-from headtohead.config.labels import listed
+from headtohead.config.labels import listed, separable
 from headtohead.config.labels import text as value_text
 from headtohead.plugins.families import COMPONENTS
 from headtohead.report.content import MAX_ROWS, Report
@@ -458,6 +458,12 @@ RATIO = (
     "The mean variance of the contrasts is {ratio} times the residual variance ({family}); about 1 is expected if a "
     "seed has the same effect on all variants."
 )
+VARIABLE = (
+    "Scores of these variants vary more over seeds than those of the others: {variants}. The variance of their "
+    "contrasts is that of their own differences."
+)
+VARIABLE_BY = "{name} ({ratio:.1f} times{of_others})"
+OF_OTHERS = " the standard deviation of the others"
 INTERVAL = (
     "Each difference has one interval. The k differences of a family ({families}) have intervals at the level "
     "0.95^(1/k) each, so that all of them contain the true differences in at least 95 % of studies. Every word is "
@@ -483,7 +489,8 @@ def statistics_section(report: Report) -> Section:
     """Return the statistical methods and the limits that follow from the number of seeds.
 
     Without a tested family, the methods are a line on how intervals are computed, and sequential seeds and few seeds
-    have no line. Variances are described as moderated from three trained variants on. If the report has several tested
+    have no line. Variances are described as moderated from three trained variants on, and variants of a larger variance
+    are named. If the report has several tested
     families, a line states the error rate of all together; the ranking of pairs counts as a family.
 
     Raises:
@@ -501,7 +508,7 @@ def statistics_section(report: Report) -> Section:
     else:
         lines = [PAIRED]
         if len(trained) > 2:
-            lines = [MODERATED, *_ratio_lines(analysis, tested)]
+            lines = [MODERATED, *_ratio_lines(analysis, tested), *_variable_lines(analysis)]
         lines.append(INTERVAL.format(families=listed([FAMILIES_IN_WORDS[name] for name in tested])))
         lines.append(MARGIN if report.record.margins else NO_MARGIN)
         if analysis.looks:
@@ -524,6 +531,24 @@ def _ratio_lines(analysis: Analysis, tested: Sequence[str]) -> list[str]:
         if math.isfinite(ratio):
             lines.append(RATIO.format(ratio=f"{ratio:.2g}", family=FAMILIES_IN_WORDS[name]))
     return lines
+
+
+def _variable_lines(analysis: Analysis) -> list[str]:
+    """Return a line on the variants with a significantly larger variance over seeds, whose contrasts share none.
+
+    The ratios are those of the standard deviations of the primary metric (`Analysis.sd_ratios`).
+
+    Raises:
+        HeadToHeadError: If the stored values per example of a run are damaged.
+    """
+    if not analysis.sd_ratios:
+        return []
+    names = separable([analysis.frames.by_slug[slug].title for slug in analysis.sd_ratios])
+    clauses: list[str] = []
+    for ratio, name in zip(analysis.sd_ratios.values(), names, strict=True):
+        of_others = "" if clauses else OF_OTHERS  # once is enough
+        clauses.append(VARIABLE_BY.format(name=name, ratio=ratio, of_others=of_others))
+    return [VARIABLE.format(variants=", ".join(clauses))]
 
 
 OTHER_TESTS = (

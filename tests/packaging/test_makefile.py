@@ -1,5 +1,6 @@
 """The commands of the Makefile, without a network."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -17,12 +18,16 @@ if shutil.which("make") is None:
 
 
 def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run make in a folder like a fresh clone, without .venv."""
+    """Run make in a folder like a fresh clone, without .venv, and not as part of the make that runs the tests."""
     (folder / "harness" / "judge").mkdir(parents=True, exist_ok=True)
     for name in ("Makefile", "constraints.txt", "pyproject.toml", "harness/judge/pyproject.toml"):
         shutil.copy(ROOT / name, folder / name)
     command = ["make", "--no-print-directory", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    outer = ("MAKELEVEL", "MAKEFLAGS", "MFLAGS")
+    environment = {name: value for name, value in os.environ.items() if name not in outer}
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
 
 
 def stand_in(folder: Path, version: str) -> Path:

@@ -94,7 +94,7 @@ def test_a_worker_refuses_data_that_are_not_those_of_the_plan(study: Study) -> N
         ),
         (
             "MemoryError",
-            "does not fit into the memory of this machine; if its sizes are wrong, restore the file",
+            "does not fit into the memory of this machine; if the sizes in the file are wrong, restore it",
         ),
     ],
     default=1,

@@ -56,6 +56,7 @@ def test_the_wheel_of_the_judge_has_its_package_alone(judge_wheel: Path) -> None
     wanted = {path.relative_to(JUDGE_ROOT).as_posix() for path in JUDGE_ROOT.rglob("*.py")}
     assert packed_files(judge_wheel) == wanted | {
         "headtohead_judge/SKILL.md",
+        "headtohead_judge/noise.csv",
         "headtohead_judge/py.typed",
     }
     assert judge_wheel.name == f"headtohead_judge-{JUDGE['version']}-py3-none-any.whl"

@@ -61,7 +61,7 @@ def main() -> None:
     """Build, install and run the demo; exit with the code of the first command that fails."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        subprocess.run([ROOT / ".ci" / "build", folder / "dist"], check=True)
+        run(ROOT / ".ci" / "build", folder / "dist")
         (folder / "oldest.txt").write_text(constraints(PROJECTS), encoding="utf-8")
         venv.create(folder / "venv", with_pip=True)
         programs = folder / "venv" / "bin"

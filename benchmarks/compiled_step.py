@@ -2,10 +2,10 @@
 
     python benchmarks/compiled_step.py [EXPERIMENT ...]
 
-Two stacks of all seeds of the experiment's baseline alternate steps on the same batches: one is eager, in the other
-every block of the encoder and the decoder, forward and backward, is compiled by inductor. The medians of a step and
-the time of the first compiled steps give the ratio of the times of a whole training. torch.compile pays if that is at
-least 1.15.
+Two stacks of the first ``--members`` seeds of the experiment's baseline alternate steps on the same batches: one is
+eager, in the other every block of the encoder and the decoder, forward and backward, is compiled by inductor. The
+medians of a step and the time of the first compiled steps give the ratio of the times of a whole training.
+torch.compile pays if that is at least 1.15.
 """
 
 from __future__ import annotations

@@ -24,6 +24,9 @@ ROOT = Path(__file__).parents[1]
 REPORTS = ROOT / "reports"
 PAGE = ROOT / "docs" / "results" / "noise.md"
 
+SMALLEST = 1e-9
+"""Smaller deviations are rounding."""
+
 Study = tuple[str, str, float, int]
 """Name, data, variance and degrees of freedom of a study in a metric."""
 
@@ -48,7 +51,7 @@ def deviations(name: str, answer: dict[str, Any], metric: str) -> dict[str, tupl
     for variant, values in scores.items():
         collapse = answer["collapses"].get(variant)
         has_collapsed = collapse is not None and collapse["collapsed"] > 0
-        if len(values) > 1 and not has_collapsed and statistics.stdev(values) > 0:
+        if len(values) > 1 and not has_collapsed and statistics.stdev(values) > SMALLEST:
             found[variant] = (statistics.stdev(values), len(values) - 1)
     return found
 
@@ -130,6 +133,9 @@ class Checker:
         self.compare(name, smallest, min(sds))
         self.compare(name, largest, max(sds))
         self.compare(name, row[8], degrees)
+        errors = example_errors(answer)
+        if row[9] != "–" or errors:
+            self.compare(name, row[9], statistics.median(errors))
 
     def expectation(self, row: list[str]) -> None:
         """Compare the row of a study that was left out."""
@@ -157,6 +163,18 @@ class Checker:
             if found:
                 studies.append((name, data_of(answer, found), *pooled(found)))
         return studies
+
+
+def example_errors(answer: dict[str, Any]) -> list[float]:
+    """Return the standard errors from examples of the main contrasts in the primary metric, above `SMALLEST`."""
+    errors = []
+    for contrast in answer["contrasts"]:
+        for source in contrast["sources"] or []:
+            error = math.sqrt(source["variance"])
+            is_shown = contrast["main"] and contrast["metric"] == answer["metric"]
+            if is_shown and source["name"] == "examples" and error > SMALLEST:
+                errors.append(error)
+    return errors
 
 
 def data_of(answer: dict[str, Any], found: dict[str, tuple[float, int]]) -> str:

@@ -106,7 +106,7 @@ def test_the_statistics_name_variants_that_vary_more_over_seeds(analysed):
     ratio = analysis.sd_ratios["none"]
     assert ratio > 30
     expected = (
-        "Scores of these variants vary more over seeds than those of the others: without positions "
+        "Scores of these variants vary more over seeds than those of the others on the same data: without positions "
         f"({ratio:.1f} times the standard deviation of the others). The variance of their contrasts is that of their "
         "own differences."
     )

@@ -59,6 +59,7 @@ def test_studies_of_the_same_data_come_first_then_the_dataset_then_all() -> None
     of_text = [(name, "text poem", 0.1, 30) for name in "de"]
     others = [(name, "mqar", 1.0, 30) for name in "fgh"]
     rows = rows_of(*of_novel, *of_text, *others)
+    rows = [replace(row, metric="test/exact_match") for row in rows]
     cases = {
         "text novel": ("text novel", 3),
         "text poem": ("text", 5),
@@ -67,10 +68,10 @@ def test_studies_of_the_same_data_come_first_then_the_dataset_then_all() -> None
         "mqar": ("mqar", 3),
     }
     for data, common in cases.items():
-        expected = expected_deviation(rows, "test/loss", data)
+        expected = expected_deviation(rows, "test/exact_match", data)
         assert expected is not None
         assert (expected.data, expected.studies) == common
-    without = expected_deviation(rows, "test/loss", "text novel", without="a")
+    without = expected_deviation(rows, "test/exact_match", "text novel", without="a")
     assert without is not None
     assert (without.data, without.studies) == ("text", 4)
 
@@ -101,3 +102,14 @@ def test_the_interval_contains_the_deviation_of_another_study_in_about_80_of_100
 
 def test_a_missing_table_has_no_rows(tmp_path: Path) -> None:
     assert read_noise(tmp_path / "noise.csv") == []
+
+
+def test_losses_of_different_datasets_are_not_compared() -> None:
+    rows = rows_of(
+        *((name, data, 0.1, 30) for name, data in zip("abc", ("mqar", "copy", "text"), strict=True))
+    )
+    assert expected_deviation(rows, "test/loss", "mqar") is None
+    scores = [replace(row, metric="test/exact_match") for row in rows]
+    expected = expected_deviation(scores, "test/exact_match", "mqar")
+    assert expected is not None
+    assert (expected.data, expected.studies) == ("", 3)

@@ -367,14 +367,14 @@ def test_a_plan_without_runs_states_the_noise_of_earlier_reports(plan, record, m
     first = plan(PAIR, seeds=3)
     (power,) = powers_of(first)
     stated = (
-        f" sd, about {power.effect_in_runs * 0.02:.3f} if sd is 0.020, as in 3 earlier reports "
-        "(80 % interval: 0.019 to 0.021)"
+        f" sd, about {power.effect_in_runs * 0.02:.3f} if sd is 0.020, as in 3 reports of "
+        "headtohead on toy-grammar (80 % interval: 0.019 to 0.021)"
     )
     assert stated in power.summary
     for run in first.runs:
         record(first, run, metrics={"test/exact_match": 0.01 * len(run.variant) * run.seed})
     (measured,) = powers_of(plan(PAIR, seeds=3))
-    assert "earlier reports" not in measured.summary
+    assert "reports of headtohead" not in measured.summary
     monkeypatch.setattr("headtohead.planning.powers.read_noise", list)
     (unknown,) = powers_of(plan(PAIR, seeds=2))
     assert unknown.expected is None

@@ -42,7 +42,7 @@ SEVERAL_SCORES = (
     "contrasts of several metrics or of some source lengths have no values of single examples"
 )
 NO_SELECTION = " Tuning is no source: {reason}."
-NO_SELECTION_OF = " Tuning {of_variants} is no source: its runs have no {metric}."
+NO_SELECTION_OF = " Tuning {of_variants} is no source: the tuning runs have no {metric}."
 MAX_NAMED = 3
 """Maximum number of contrasts or variants that a caption names."""
 

@@ -26,9 +26,10 @@ MAX_NAMES = 6
 """Maximum number of contrasts of a family that are named."""
 
 EXPECTED = (
-    "about {difference} if sd is {sd}, as in {reports} ({confidence} % interval: {low} to {high})"
+    "about {difference} if sd is {sd}, as in {reports} of headtohead on {data} "
+    "({confidence} % interval: {low} to {high})"
 )
-"""The MDE that earlier studies suggest."""
+"""The MDE that the committed reports of this project suggest."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Power:
     """Power of the intervals of a family in ``metric``, of a design with ``variants`` variants of equal variance.
 
     The intervals have the variance over seeds alone: that of examples and of tuned values is not known before
-    training. ``expected`` is the standard deviation over seeds of earlier studies, None without enough of them.
+    training. ``expected`` is the standard deviation over seeds in reports of this project, None without enough of them.
 
     ``names`` are those of the tested contrasts. ``tested`` is the number of tested contrasts of the family in all
     metrics, which share the level; 0 if all are in ``metric``. ``primary`` is the primary metric. ``weight`` is the
@@ -132,7 +133,8 @@ class Power:
             low=show(expected.low, self.metric),
             high=show(expected.high, self.metric),
             confidence=f"{100 * EXPECTED_CONFIDENCE:.0f}",
-            reports=counted(expected.studies, "earlier report"),
+            reports=counted(expected.studies, "report"),
+            data=expected.data or "other data",
         )
 
     @property

@@ -23,8 +23,9 @@ def powers_of(plan: Plan) -> tuple[Power, ...]:
     margin = plan.loaded.file.margin
     margins = margin if isinstance(margin, dict) else {primary: margin}
     scores = _finished_scores(plan)
-    baseline = plan.by_slug[plan.design.baseline].record
-    noise = read_noise()
+    data_names = {variant.record.data_name for variant in plan.variants}
+    noise = read_noise() if len(data_names) == 1 else []
+    data = data_names.pop()
     powers = []
     for family, contrasts in _tested_contrasts(plan).items():
         by_metric: dict[str, list[Contrast]] = {}
@@ -43,7 +44,7 @@ def powers_of(plan: Plan) -> tuple[Power, ...]:
                     weight=max(contrast.squared_weight for contrast in members),
                     margin=margins.get(metric),
                     sd=_median_sd(members, scores),
-                    expected=expected_deviation(noise, metric, baseline.data_name),
+                    expected=expected_deviation(noise, metric, data, without=plan.loaded.name),
                     looks=plan.looks,
                 )
             )

@@ -459,8 +459,8 @@ RATIO = (
     "seed has the same effect on all variants."
 )
 VARIABLE = (
-    "Scores of these variants vary more over seeds than those of the others: {variants}. The variance of their "
-    "contrasts is that of their own differences."
+    "Scores of these variants vary more over seeds than those of the others on the same data: {variants}. The variance "
+    "of their contrasts is that of their own differences."
 )
 VARIABLE_BY = "{name} ({ratio:.1f} times{of_others})"
 OF_OTHERS = " the standard deviation of the others"
@@ -534,7 +534,7 @@ def _ratio_lines(analysis: Analysis, tested: Sequence[str]) -> list[str]:
 
 
 def _variable_lines(analysis: Analysis) -> list[str]:
-    """Return a line on the variants with a significantly larger variance over seeds, whose contrasts share none.
+    """Return a line on the variants with a significantly larger variance over seeds than the others on their data.
 
     The ratios are those of the standard deviations of the primary metric (`Analysis.sd_ratios`).
 

@@ -126,16 +126,24 @@ def expected_deviation(
     """Return the standard deviation over seeds to expect of a study, and the interval of a new study.
 
     It is computed from the studies of the same data if there are at least `MIN_SETTINGS`, else from those of the same
-    dataset, else from those of any data; None if there are fewer of these.
+    dataset, else from those of any data; None if there are fewer of these. Losses of different datasets are not
+    compared, because their units are tokens of different vocabularies.
 
     Args:
         rows: The rows of the table.
         metric: The metric of the scores.
         data: The data as in `Noise.data`.
-        without: The name of a study that does not count.
+        without: The name of a study that does not count, without its folder.
     """
-    of_metric = [row for row in rows if row.metric == metric and row.report != without]
-    for common in dict.fromkeys([data, _dataset(data), ""]):
+    of_metric = []
+    for row in rows:
+        _, _, study = row.report.rpartition("/")
+        if row.metric == metric and study != without:
+            of_metric.append(row)
+    levels = [data, _dataset(data)]
+    if not metric.endswith("/loss"):
+        levels.append("")
+    for common in dict.fromkeys(levels):
         alike = [row for row in of_metric if common in (row.data, _dataset(row.data), "")]
         studies = pooled_by_study(alike)
         if len(studies) >= MIN_SETTINGS:

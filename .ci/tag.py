@@ -1,4 +1,4 @@
-"""Exit with 1 unless a tag is that of the version in all files: ``python .ci/tag.py v0.1.0``."""
+"""Exit with 1 unless a tag matches the version in all files: ``python .ci/tag.py v0.1.0``."""
 
 import re
 import sys

@@ -4,8 +4,8 @@
 
 Two stacks of the first ``--members`` seeds of the experiment's baseline alternate steps on the same batches: one is
 eager, in the other every block of the encoder and the decoder, forward and backward, is compiled by inductor. The
-medians of a step and the time of the first compiled steps give the ratio of the times of a whole training.
-torch.compile pays if that is at least 1.15.
+median step times and the time of the first compiled steps give the speed-up of a whole training. torch.compile pays
+if it is at least 1.15.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from headtohead.training.memory import keep_freed_memory
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 WARM_UP = 3
 BLOCK = 5
-"""Steps between two changes of the side."""
+"""Steps before the stacks switch."""
 
 MIN_RATIO = 1.15
-"""Smallest ratio of the times of a training at which compiling pays."""
+"""Smallest speed-up of a whole training at which compiling pays."""
 
 
 def measure(experiment: Path, members: int, blocks: int) -> None:

@@ -35,6 +35,11 @@ PROCESSORS = {
         "MKL_ENABLE_INSTRUCTIONS": "AVX2",
         "ATEN_CPU_CAPABILITY": "avx2",
     },
+    "AVX": {
+        "ONEDNN_MAX_CPU_ISA": "AVX",
+        "MKL_ENABLE_INSTRUCTIONS": "AVX",
+        "ATEN_CPU_CAPABILITY": "default",
+    },
     "SSE4": {
         "ONEDNN_MAX_CPU_ISA": "SSE41",
         "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",

@@ -83,13 +83,13 @@ def expected(studies: list[Study]) -> tuple[float, float, float]:
     return math.exp(center / 2), math.exp((center - half) / 2), math.exp((center + half) / 2)
 
 
-def alike(studies: list[Study], data: str) -> list[Study]:
-    """Return the studies of the same data, of the same dataset or of any data, the first with at least three."""
+def alike(studies: list[Study], data: str, metric: str) -> list[Study]:
+    """Return the studies of the same data, dataset or, except for losses, any data: the first with at least three."""
     dataset = data.split(" ")[0]
     for chosen in (
         [study for study in studies if study[1] == data],
         [study for study in studies if study[1].split(" ")[0] == dataset],
-        studies,
+        [] if metric.endswith("/loss") else studies,
     ):
         if len(chosen) >= 3:
             return chosen
@@ -145,7 +145,7 @@ class Checker:
         own = deviations(name, answer, metric)
         measured = math.sqrt(pooled(own)[0])
         others = [study for study in self.studies(metric) if study[0] != name]
-        middle, low, high = expected(alike(others, data_of(answer, own)))
+        middle, low, high = expected(alike(others, data_of(answer, own), metric))
         lower, _, upper = row[4].partition(" to ")
         self.compare(name, row[2], measured)
         self.compare(name, row[3], middle)

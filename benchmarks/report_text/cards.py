@@ -58,7 +58,7 @@ def card_findings(file: Path, reports: Path) -> list[Finding]:
     findings = []
     contrasts = []
     for number, line in enumerate(lines, start=1):
-        if line.startswith("|") and line.endswith("` |"):
+        if line.startswith("|") and "`" in line.split("|")[-2]:
             cells = [cell.strip() for cell in line.split("|")[1:-1]]
             contrast = contrast_of_row(dict(zip(COLUMNS, cells, strict=True)), reports)
             if contrast is None:
@@ -73,7 +73,7 @@ def card_findings(file: Path, reports: Path) -> list[Finding]:
 
 def contrast_of_row(row: Mapping[str, str], reports: Path) -> Contrast | None:
     """Return the contrast of a report that has the numbers and the verdict of a row, or None."""
-    answer, runs = answer_and_runs(reports / row["report"].strip("`"))
+    answer, runs = answer_and_runs(reports / row["report"].split("`")[1])
     for contrast in answer["contrasts"]:
         is_change = contrast["main"] and contrast["change"]
         if is_change and is_row(row, contrast, answer["settings"], runs):

@@ -401,10 +401,10 @@ def num_unnamed(titles: Sequence[str], text: str) -> float:
 
 
 def spread_ratio(page: Page, before: str, found: re.Match[str]) -> Expected:
-    """Return the standard deviation of the named variant as a multiple of the pooled one of the others.
+    """Return the standard deviation of the named variant in units of the pooled deviation of the others.
 
-    The others are those of smaller variance that are not among the most variable ones, whose number is not printed: the
-    ratio is that to the number of others that fits.
+    The others are the least variable variants. Reports do not print their number, so every number is tried, and the
+    ratio that agrees with the text is returned.
     """
     text = before.replace("“", "").removesuffix("”")
     named = [slug for slug, title in page.titles.items() if text.endswith(f" {title}")]

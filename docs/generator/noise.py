@@ -58,16 +58,15 @@ STUDIES = """## Over seeds and examples
 
 Standard deviation of a score over seeds, pooled over the variants of a study, in its primary metric. Smallest and
 largest are those of single variants. Variants with collapsed runs, or with equal scores in every seed, are left out.
-Examples: standard error of a difference that comes from the choice of the test examples, the median of the contrasts
-that have one.
+Examples: standard error of a difference due to the choice of test examples, as the median over contrasts that have one.
 
 | study | data | width | layers | steps | metric | pooled sd | smallest and largest | degrees | examples |
 |---|---|---|---|---|---|---:|---:|---:|---:|
 """
 CHECK = """## Expected and measured
 
-The standard deviation to expect of a new study is the random-effects mean over the studies with the same data, or
-else the same dataset, or else, except for losses, all. Each study with at least {degrees} degrees of freedom is left
+The expected standard deviation of a new study is the random-effects mean over studies with the same data, else
+the same dataset, else (not for losses) over all studies. Each study with at least {degrees} degrees of freedom is left
 out once. The interval is a prediction interval at {confidence:.0f} %.
 
 | study | metric | measured | expected | interval | studies | inside |
@@ -96,21 +95,18 @@ def _over_seeds(report: str, answer: Mapping[str, Any], runs: pd.DataFrame) -> I
         collapse = answer["collapses"].get(variant)
         if collapse and collapse["collapsed"]:
             continue
-        for metric in METRICS:
-            if metric in of_variant:
-                scores = of_variant[metric].dropna()
-                sd = float(scores.std()) if len(scores) > 1 else 0.0
-                if sd > SMALLEST:
-                    title = str(of_variant["title"].iloc[0])
-                    place = _place(report, answer["settings"][variant])
-                    yield Noise(
-                        **place,
-                        metric=metric,
-                        component=title,
-                        source=SEEDS,
-                        sd=sd,
-                        degrees=len(scores) - 1,
-                    )
+        for metric in of_variant.columns.intersection([*METRICS], sort=False):
+            scores = of_variant[metric].dropna()
+            sd = float(scores.std()) if len(scores) > 1 else 0.0
+            if sd > SMALLEST:
+                yield Noise(
+                    **_place(report, answer["settings"][variant]),
+                    metric=metric,
+                    component=str(of_variant["title"].iloc[0]),
+                    source=SEEDS,
+                    sd=sd,
+                    degrees=len(scores) - 1,
+                )
 
 
 def _over_examples(report: str, answer: Mapping[str, Any]) -> Iterator[Noise]:

@@ -422,8 +422,14 @@ REPEAT = """To repeat it:
 """
 ROW = (
     "| {setting} | {difference} | {interval} | {verdict} | {p} | {seeds} | {parameters} | {flops} "
-    "| `{report}` |"
+    "| {report} |"
 )
+
+
+def _linked(report: str) -> str:
+    """Return the name of a report, with a link if its page is in the folder of the cards."""
+    name = f"`{report}`"
+    return f"[{name}]({report}.html)" if report in PUBLISHED else name
 
 
 def card(
@@ -448,7 +454,7 @@ def card(
             seeds=len(result.contrast["seeds"]),
             parameters=parameters,
             flops=flops,
-            report=result.report,
+            report=_linked(result.report),
         )
         rows.append(row)
     figures = []

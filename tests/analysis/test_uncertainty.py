@@ -107,8 +107,8 @@ def test_the_statistics_name_variants_that_vary_more_over_seeds(analysed):
     assert ratio > 30
     expected = (
         "Scores of these variants vary more over seeds than those of the others on the same data: without positions "
-        f"({ratio:.1f} times the standard deviation of the others). The variance of their contrasts is that of their "
-        "own differences."
+        f"({ratio:.1f} times the standard deviation of the others). Contrasts of these variants use the variance of "
+        "their own differences."
     )
     assert expected in statistics_section(Report(analysis)).lines
     even = analysed(axes={"positional": ["sinusoidal", "rotary", "learned"]}, score=score)

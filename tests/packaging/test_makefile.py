@@ -31,7 +31,7 @@ def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def stand_in(folder: Path, version: str) -> Path:
-    """Return a program that answers questions about the version of Python as that version would."""
+    """Return a stand-in for Python that reports the given version."""
     program = folder / f"python-{version}"
     code = f"import sys; sys.version_info = ({version.replace('.', ', ')}); exec(sys.argv.pop(1))"
     program.write_text(
@@ -54,7 +54,7 @@ def test_a_python_that_is_not_tested_is_refused_in_one_line(tmp_path: Path, vers
 
 @pytest.mark.parametrize("version", TESTED)
 def test_a_tested_python_makes_the_environment(tmp_path: Path, version: str) -> None:
-    """The stand-in cannot make an environment, so make ends after its question about the version."""
+    """The stand-in cannot make an environment, so make ends after the version check."""
     python = stand_in(tmp_path, version)
     done = make(tmp_path, ".venv/created", f"PYTHON={python}")
     assert done.stdout == f"{python} -m venv .venv\n"
@@ -94,6 +94,17 @@ def test_the_demo_writes_only_files_that_git_ignores(tmp_path: Path) -> None:
             ["git", "check-ignore", "--quiet", path], cwd=tmp_path, check=False
         )
         assert ignored.returncode == 0, path
+
+
+def test_no_new_file_of_a_tracked_report_is_ignored() -> None:
+    command = ["git", "ls-files", "reports"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    folders = {str(Path(name).parent) for name in listed.stdout.split() if Path(name).parent.name}
+    new = [f"{folder}/new.svg" for folder in folders if folder != "reports"]
+    assert len(new) > 20
+    command = ["git", "check-ignore", "--no-index", *new]
+    ignored = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ignored.stdout == ""
 
 
 def test_ci_runs_the_whole_check_on_every_tested_python() -> None:

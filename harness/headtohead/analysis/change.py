@@ -74,8 +74,8 @@ def _only_change(variant: VariantRecord, against: VariantRecord) -> Change | Non
 def setting_of(analysis: Analysis, slug: str) -> dict[str, Any]:
     """Return the setting of a variant as in ``answer.json``.
 
-    ``width`` is ``d_model``. ``d_ff_asked`` is the ``d_ff`` before matching. ``layers`` are those of the decoder, of an
-    encoder-decoder those of encoder and decoder. ``steps`` are the planned ones. ``passes`` are passes over the
+    ``width`` is ``d_model``. ``d_ff_asked`` is the ``d_ff`` before matching. ``layers`` lists
+    decoder layers, or encoder and decoder layers. ``steps`` are planned steps. ``passes`` are passes over the
     training data, NaN without a finished run with enough validation losses for a trend. ``matched`` is the count that
     matching makes equal, None without matching; ``tuned`` lists the tuned fields.
 

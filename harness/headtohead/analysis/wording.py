@@ -50,8 +50,8 @@ MAX_NAMED = 3
 def interval_caption(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> str:
     """Return how many contrasts share the level of the intervals, and which sources of variance the intervals contain.
 
-    The caption also has the reason why examples are no source, of the first contrast for which they are none, and why
-    tuning is none (`_no_selection`). Empty without an interval that has a source.
+    The caption also states why examples are no source, for the first such contrast, and why tuning is no source
+    (`_no_selection`). Empty without an interval that has a source.
     """
     sources: dict[str, None] = {}
     scope: dict[str, int] = {}

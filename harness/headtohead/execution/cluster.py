@@ -83,8 +83,8 @@ class ClusterLauncher(Launcher):
 
         Returns:
             The worker's exit code, or as a text the reason why the remote machine does not train the stack: another
-            version of headtohead, another folder at the same path, no GPU, or no process could be started. The text is
-            printed on the calling machine, which it calls *this machine*.
+            version of headtohead, another folder at the same path, no GPU, or no process could be started. The calling
+            machine, *this machine* in the text, prints it.
         """
         host = socket.gethostname()
         if code_version() != code:

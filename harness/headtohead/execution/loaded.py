@@ -496,7 +496,7 @@ def _class_of(path: Path, record: RunRecord) -> type[LoadedRun]:
 def _model_errors(config: RunConfig, record: Path) -> Iterator[None]:
     """Replace errors of building a model by errors that name its record; a context manager.
 
-    Replaced are too little memory, and the errors of plugins that `plugin_errors` replaces. All others pass unchanged.
+    It replaces out-of-memory errors, and plugin errors as `plugin_errors` does. Other errors pass unchanged.
 
     Args:
         config: The configuration of the run.

@@ -66,7 +66,7 @@ class LocalLauncher(Launcher):
     def launch(self, jobs: Sequence[Job], workers: int) -> Iterator[Exit | None]:
         """Run every job in its own process, at most ``workers`` at a time; yield each exit.
 
-        None is yielded whenever no process has ended for some time, so that the caller can look at other things. Jobs
+        The iterator yields None if no process has ended for a while, so that the caller can do other work. Jobs
         start in their order. If the fork server is killed, the exit of a job is unknown and yielded as BUSY, because
         its process may still train. If the iterator is closed or raises, the processes without an exit are killed.
 

@@ -143,7 +143,7 @@ def expand_between(
 ) -> tuple[list[Variant], list[ContrastRecord]]:
     """Return both configurations, variants with a single change added or taken, and their contrasts.
 
-    One variant for each change is the first configuration with this change; one is the second without it. Equal sets of
+    Each change has two variants: the first configuration with it, and the second without it. Equal sets of
     changes are one variant: one change gives 2 variants, two changes give 4, and n ≥ 3 changes give 2n + 2.
 
     Args:

@@ -23,8 +23,8 @@ class Combination(NamedTuple):
 def titles_of(combinations: Sequence[Combination], groups: Collection[str]) -> list[str]:
     """Return a title for each combination: the phrases of the axes in which it differs from the first, the baseline.
 
-    Those of the axes ``groups`` always follow. A combination that differs in no other axis, such as the baseline, has
-    the phrases of all axes. So have combinations whose titles would be equal.
+    Phrases of the axes ``groups`` always follow. A combination that differs in no other axis, such as the baseline,
+    gets the phrases of all axes, as do combinations with equal titles.
 
     >>> first = Combination({"positional": "a", "model.heads": 2}, {"positional": "A", "model.heads": "2 heads"})
     >>> other = Combination({"positional": "b", "model.heads": 2}, {"positional": "B", "model.heads": "2 heads"})

@@ -283,8 +283,8 @@ def padding_has_no_effect(config: RunConfig) -> bool:
     """Return whether a sentence certainly has the same scores in a padded batch and alone.
 
     This is certain if the masks hide all padding: they declare that they hide it or, where queries attend to their own
-    sequence, that they hide later tokens. It is not certain for positions by batch row, and for plugins that are not
-    built in, whose declarations nothing has verified.
+    sequence, that they hide later tokens. It is not certain for positions by batch row, or for plugins that are not
+    built in: their declarations are unverified.
     """
     if not names_built_in_only(config):
         return False

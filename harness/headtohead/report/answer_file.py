@@ -141,8 +141,8 @@ def _contrast(analysis: Analysis, contrast: ContrastResult) -> dict[str, Any]:
 def _sides(contrast: Contrast) -> dict[str, Any]:
     """Return the fields on the sides of a contrast: the pairs of variants, and the scores that are compared.
 
-    The metric of the left side is that of the contrast, in another field. The metric of the right side and its lengths
-    are None if they are those of the left side. All are those of the first pair.
+    The left metric is the metric of the contrast, in another field. The right metric and lengths are None if they equal
+    those of the left side. Metrics and lengths are those of the first pair.
     """
     pairs = list(pairs_of(contrast))
     left, right = pairs[0]

@@ -259,9 +259,10 @@ LATE_MARGIN = "margin set after results existed"
 
 
 def verdict_lines(contrast: ContrastResult) -> list[str]:
-    """Return the verdict with what is open about it, and a note on a late margin.
+    """Return the verdict, what remains uncertain about it, and a note on a late margin.
 
-    Open is how large a difference can be that is not shown, and whether one that is shown is larger than the margin.
+    The second line has the largest possible difference if none is shown, or states that a shown difference may be
+    below the margin.
     """
     lines = [contrast.verdict]
     if possible(contrast):

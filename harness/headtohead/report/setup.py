@@ -123,7 +123,7 @@ DECODER_ONLY = "{decoder} decoder-only"
 def _layer_numbers(variants: Sequence[VariantRecord]) -> str:
     """Return the distinct numbers of layers: ``2 encoder + 2 decoder / 5 decoder-only``, ``5`` for decoder-only models.
 
-    Decoder-only models are called so beside others.
+    Only mixed architectures are labelled.
     """
     models = [variant.config.model for variant in variants]
     has_one_architecture = len({model.architecture for model in models}) == 1
@@ -169,7 +169,7 @@ def _batches(variants: Sequence[VariantRecord], data: Mapping[str, Any]) -> str:
 
 
 def _layers(variants: Sequence[VariantRecord], data: Mapping[str, Any]) -> str:
-    """Return the distinct numbers of layers as text; after that of the first decoder-only model, how it reads pairs."""
+    """Return the distinct numbers of layers as text, with the pair format of decoder-only models once."""
     distinct: dict[str, ModelConfig] = {}
     for variant in variants:
         model = variant.config.model
@@ -459,8 +459,8 @@ RATIO = (
     "seed has the same effect on all variants."
 )
 VARIABLE = (
-    "Scores of these variants vary more over seeds than those of the others on the same data: {variants}. The variance "
-    "of their contrasts is that of their own differences."
+    "Scores of these variants vary more over seeds than those of the others on the same data: {variants}. Contrasts "
+    "of these variants use the variance of their own differences."
 )
 VARIABLE_BY = "{name} ({ratio:.1f} times{of_others})"
 OF_OTHERS = " the standard deviation of the others"

@@ -222,7 +222,7 @@ class VariantRecord(ResolvedVariant):
     def data_name(self) -> str:
         """The dataset, with the name of its file, download or language pair if it has one.
 
-        Of a path or an address, the name is the last part up to its first dot: ``text corpus`` for
+        A path or an address is shortened to its last part, up to the first dot: ``text corpus`` for
         ``data/corpus.txt.gz``.
         """
         options: Mapping[str, Any] = self.config.data.options.model_dump()
@@ -235,7 +235,7 @@ class VariantRecord(ResolvedVariant):
 
 
 DATA_NAMES = ("file", "download", "pair")
-"""Options of datasets that name their data; the first one that is set is added to the name of the dataset."""
+"""Dataset options that identify the data; `data_name` appends the first option that is set."""
 
 
 def _phrase(axis: str, phrases: Mapping[str, str], axes: Mapping[str, AxisValue]) -> str:

@@ -125,7 +125,7 @@ def parse_record(kind: type[R], content: bytes, path: Path) -> R:
 
 
 def record_of(kind: type[R], fields: Mapping[str, Any]) -> R:
-    """Return the record of values that this process has computed, of which some can come from a plugin.
+    """Return the record of computed values, which plugins can make invalid.
 
     Raises:
         HeadToHeadError: If a value is invalid; names the first one.

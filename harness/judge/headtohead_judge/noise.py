@@ -1,4 +1,4 @@
-"""The standard deviation over training seeds to expect of a study, from the committed studies of this project.
+"""The expected standard deviation of a study over training seeds, from the committed studies of this project.
 
 ``noise.csv`` has a row for each variant, metric and source of variance. It is generated from the reports; the page
 ``docs/results/noise.md`` describes it.
@@ -63,7 +63,7 @@ class Pooled:
 
 @dataclass(frozen=True)
 class ExpectedDeviation:
-    """The standard deviation over seeds to expect of a study.
+    """The expected standard deviation of a study over seeds.
 
     Attributes:
         sd: Its median.
@@ -123,10 +123,10 @@ def pooled_by_study(rows: Iterable[Noise]) -> dict[str, Pooled]:
 def expected_deviation(
     rows: Sequence[Noise], metric: str, data: str, without: str = ""
 ) -> ExpectedDeviation | None:
-    """Return the standard deviation over seeds to expect of a study, and the interval of a new study.
+    """Return the expected standard deviation of a new study over seeds, with its prediction interval.
 
-    It is computed from the studies of the same data if there are at least `MIN_SETTINGS`, else from those of the same
-    dataset, else from those of any data; None if there are fewer of these. Losses of different datasets are not
+    It is computed from at least `MIN_SETTINGS` studies of the same data, else of the same dataset, else of any data;
+    None with too few studies. Losses of different datasets are not
     compared, because their units are tokens of different vocabularies.
 
     Args:

@@ -135,8 +135,8 @@ def other_test_sentences(analysis: Analysis) -> Iterator[Sentence]:
 @note
 def one_data_set(analysis: Analysis) -> Iterator[Sentence]:
     """State that the verdicts are those of a single data set, if the variants have no other."""
-    datasets = {variant.config.data.dataset for variant in analysis.frames.by_slug.values()}
-    if len(datasets) == 1 and DATA_AXIS not in analysis.frames.record.axes:
-        (dataset,) = datasets
-        limit = ONE_DATA_SET_LIMIT.format(dataset=dataset)
-        yield Sentence(ONE_DATA_SET.format(dataset=dataset), limit=limit)
+    names = {variant.data_name for variant in analysis.frames.by_slug.values()}
+    if len(names) == 1 and DATA_AXIS not in analysis.frames.record.axes:
+        (name,) = names
+        limit = ONE_DATA_SET_LIMIT.format(dataset=name)
+        yield Sentence(ONE_DATA_SET.format(dataset=name), limit=limit)

@@ -65,7 +65,7 @@ def still_learning(analysis: Analysis) -> Iterator[Sentence]:
 
 
 def _learning_limit(analysis: Analysis) -> str:
-    """Return the clause with the number of variants that still learn, which are not all; a single one is named."""
+    """Return the clause if some variants still learn: their number, or the name of a single variant."""
     training = analysis.convergence
     if len(training.still_learning) == 1:
         (slug,) = training.still_learning

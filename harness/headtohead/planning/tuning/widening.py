@@ -22,8 +22,8 @@ def widened(
 ) -> tuple[TuningSetting, ...]:
     """Return the settings of a variant and, for each field of `edges`, a further setting beyond the edge.
 
-    The further setting is the best one with another number of the field, that which continues its values beyond the
-    edge. It is left out if it is not valid, or if it equals one of ``settings``.
+    The further setting is the best setting with the next value of the field beyond the edge. It is left out if it is
+    invalid, or if it equals one of ``settings``.
 
     Args:
         settings: The settings so far.
@@ -58,7 +58,7 @@ def edges(tried: Sequence[TrialRecord], choice: Choice, best: Mapping[str, Any])
     - If the minimum of a fitted parabola was chosen, it is inside, and the result is empty.
     - If the minimum of a fitted parabola is outside (``choice.outside``, in a sweep of one field), the end is its side;
       the field is left out if all settings at this end diverged.
-    - Without a parabola, the end is that at which the best value is; the field is left out if that is at no end, or is
+    - Without a parabola, the end is that of the best value; the field is left out if this value is at no end, or is
       0, because further values are multiples.
 
     Args:

@@ -10,6 +10,7 @@ import pytest
 
 from headtohead.report.writing import write_report
 from made.fake_study import Study, edit, write_study
+from results import PUBLISHED, RESULTS
 
 WIDTH = 400
 SMALLEST = 9
@@ -147,6 +148,18 @@ def test_a_page_violates_no_rule_of_level_a_or_aa(page, answered, axe, width):
     found = answered(page, script, width)
     assert found["violations"] == []
     assert found["passes"] > 15
+
+
+@pytest.mark.parametrize("width", [1280, WIDTH])
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_published_page_violates_no_rule_and_cuts_no_column(answered, axe, name, width):
+    page = (RESULTS / f"{name}.html").read_text(encoding="utf-8")
+    found = answered(page, axe + RULES.format(levels=json.dumps(LEVELS)), width)
+    assert found["violations"] == []
+    measured = answered(page, MEASURE, width)
+    assert measured["window"] == width
+    assert measured["page"] <= width
+    assert measured["hidden"] == 0
 
 
 def test_axe_finds_text_of_little_contrast_and_a_figure_without_a_name(page, answered, axe):

@@ -154,9 +154,9 @@ PLAIN = (bool, int, float, str, tuple, type(None), inspect.Parameter.empty)
 
 def signature(value: Callable[..., object]) -> str:
     """Return the signature without the first argument of a method, and without defaults that are no plain values."""
-    found = inspect.signature(value)
+    signature = inspect.signature(value)
     parameters = []
-    for name, parameter in found.parameters.items():
+    for name, parameter in signature.parameters.items():
         if name in ("self", "cls"):
             continue
         shown = parameter
@@ -165,7 +165,7 @@ def signature(value: Callable[..., object]) -> str:
         if parameter.annotation is not parameter.empty:
             shown = shown.replace(annotation=_Text(parameter.annotation))
         parameters.append(shown)
-    text = str(found.replace(parameters=parameters))
+    text = str(signature.replace(parameters=parameters))
     return re.sub(r"-> '(.*)'$", r"-> \1", text).replace("Ellipsis", "...")
 
 

@@ -24,8 +24,8 @@ Of {outcomes:,} outcomes, {violated} are unexpected violations.
 def row(record: Mapping[str, Any]) -> str:
     """Return the row of an entry: how many invariants hold, and the names of the others by outcome."""
     names = defaultdict[str, list[str]](list)
-    for found in record["invariants"]:
-        names[found["outcome"]].append(f"`{found['invariant']}`")
+    for invariant in record["invariants"]:
+        names[invariant["outcome"]].append(f"`{invariant['invariant']}`")
     _, _, entry = record["name"].partition("/")
     cells = [f"`{entry}`", str(len(names["holds"]))]
     for outcome in OUTCOMES[1:]:
@@ -43,8 +43,8 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
     """Return the Markdown page of the records of ``h2h check``."""
     outcomes = []
     for record in records:
-        for found in record["invariants"]:
-            outcomes.append(found["outcome"])
+        for invariant in record["invariants"]:
+            outcomes.append(invariant["outcome"])
     violated = sum(outcome not in OUTCOMES for outcome in outcomes)
     lines = [HEAD.format(outcomes=len(outcomes), violated=violated)]
     for family, of_family in groupby(records, family_of):

@@ -99,13 +99,13 @@ def _accept_forms_of_files(definitions: dict[str, Schema]) -> None:
 
 def _axes(definitions: dict[str, Schema]) -> dict[str, Schema]:
     """Return the schema of each axis by its name, dotted for fields: ``model.d_model``."""
-    found: dict[str, Schema] = {family: _reference(family) for family in COMPONENTS}
-    found["recipe"] = {"anyOf": [_reference("recipe-name"), _named("recipe")]}
-    found["match"] = {"enum": ["none", "parameters", "flops"]}
+    properties: dict[str, Schema] = {family: _reference(family) for family in COMPONENTS}
+    properties["recipe"] = {"anyOf": [_reference("recipe-name"), _named("recipe")]}
+    properties["match"] = {"enum": ["none", "parameters", "flops"]}
     for section, model in SECTIONS.items():
         for name in definitions[model.__name__]["properties"]:
-            found[f"{section}.{name}"] = _reference(f"{model.__name__}/properties/{name}")
-    return found
+            properties[f"{section}.{name}"] = _reference(f"{model.__name__}/properties/{name}")
+    return properties
 
 
 def _configuration(axes: dict[str, Schema]) -> Schema:

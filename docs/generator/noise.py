@@ -151,9 +151,9 @@ def page(rows: Sequence[Noise], primary: Mapping[str, str]) -> str:
     """Return the page from the rows and the primary metric of each report."""
     lines = []
     for report, metric in primary.items():
-        own = [row for row in rows if row.report == report and row.metric == metric]
-        if any(row.source == SEEDS for row in own):
-            lines.append(_study_line(own))
+        study_rows = [row for row in rows if row.report == report and row.metric == metric]
+        if any(row.source == SEEDS for row in study_rows):
+            lines.append(_study_line(study_rows))
     studies = STUDIES + "\n".join(lines) + "\n"
     return "\n".join([TITLE, studies, _checks(rows, primary)])
 
@@ -192,12 +192,12 @@ def _checks(rows: Sequence[Noise], primary: Mapping[str, str]) -> str:
     num_close = 0
     num_inside = 0
     for report, metric in primary.items():
-        own = [row for row in rows if row.report == report and row.metric == metric]
-        measured = pooled_by_study(own).get(report)
+        study_rows = [row for row in rows if row.report == report and row.metric == metric]
+        measured = pooled_by_study(study_rows).get(report)
         if measured is None or measured.degrees < CHECKED_DEGREES:
             continue
         _, _, study = report.rpartition("/")
-        expected = expected_deviation(rows, metric, own[0].data, without=study)
+        expected = expected_deviation(rows, metric, study_rows[0].data, without=study)
         if expected is None:
             continue
         is_inside = expected.low <= measured.sd <= expected.high

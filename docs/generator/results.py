@@ -226,10 +226,10 @@ def slug(change: tuple[str, str, str]) -> str:
     return words.strip("-")
 
 
-def by_change(found: Sequence[Result]) -> dict[tuple[str, str, str], list[Result]]:
+def by_change(results_shown: Sequence[Result]) -> dict[tuple[str, str, str], list[Result]]:
     """Return the results of each change, the most studied change first."""
     groups: dict[tuple[str, str, str], list[Result]] = {}
-    for result in found:
+    for result in results_shown:
         groups.setdefault(result.change, []).append(result)
     ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
     return dict(ordered)
@@ -239,19 +239,19 @@ CELL = '{difference} {metric}<br>{interval}<br><span class="{kind}">{verdict}</s
 NO_VERDICT_CELL = '{difference}<br><span class="open">{verdict}</span>'
 
 
-def heat_map(found: Sequence[Result]) -> str:
+def heat_map(results_shown: Sequence[Result]) -> str:
     """Return the table of all results, a row per change and a column per report and setting.
 
     The class of a verdict is its colour on the site; elsewhere the table has the verdict in words alone.
     """
-    if not found:
+    if not results_shown:
         return "No report has a result."
-    columns = list(dict.fromkeys((result.report, result.setting) for result in found))
+    columns = list(dict.fromkeys((result.report, result.setting) for result in results_shown))
     heads = []
     for report, setting in columns:
         heads.append("<br>".join([*setting.lines, f"`{report}`"]))
     lines = [f"| change | {' | '.join(heads)} |", f"|---|{'---|' * len(columns)}"]
-    for change, group in by_change(found).items():
+    for change, group in by_change(results_shown).items():
         cells: dict[tuple[str, Setting], list[str]] = {}
         for result in group:
             cells.setdefault((result.report, result.setting), []).append(_cell(result))
@@ -429,7 +429,13 @@ ROW = (
 def _linked(report: str) -> str:
     """Return the name of a report, with a link if its page is in the folder of the cards."""
     name = f"`{report}`"
-    return f"[{name}]({report}.html)" if report in PUBLISHED else name
+    return f"[{name}]({_page(report)})" if report in PUBLISHED else name
+
+
+def _page(report: str) -> str:
+    """Return the name of the published page of a report, which may be in a folder of reports."""
+    _, _, name = report.rpartition("/")
+    return f"{name}.html"
 
 
 def card(
@@ -466,7 +472,7 @@ def card(
         component=_component(change, folder),
         figures="\n\n".join(figures),
         rows="\n".join(rows),
-        repeat=_repeat(group),
+        repeat=_repeat(group, reports),
         generated=GENERATED,
     )
 
@@ -535,19 +541,35 @@ def costs(result: Result, reports: Path) -> tuple[str, str]:
     return f"{100 * parameters:+.1f} %", f"{100 * flops:+.1f} %"
 
 
-def _repeat(group: Sequence[Result]) -> str:
-    """Return the commands that repeat the reports; empty if no experiment has a report's name."""
+COMMAND = re.compile(r"^h2h run (.+?\.yaml) --no-tracking(.*)$", re.MULTILINE)
+"""The command that a report prints to train its study again: the experiment file, and the options after it."""
+
+
+def _repeat(group: Sequence[Result], reports: Path) -> str:
+    """Return the commands that repeat the reports; empty if no report has one."""
     commands = []
     for report in dict.fromkeys(result.report for result in group):
-        file = ROOT / "experiments" / f"{report}.yaml"
-        if not file.is_file():
-            continue
-        if report.startswith(CARD_STUDY):
-            (plugin,) = yaml.safe_load(file.read_text(encoding="utf-8"))["plugins"]
-            commands.append(f"h2h card experiments/{plugin}")
-        else:
-            commands.append(f"h2h run experiments/{report}.yaml")
+        command = _card_command(report) or _run_command(reports / report / "report.md")
+        if command:
+            commands.append(command)
     return REPEAT.format(commands="\n".join(commands)) if commands else ""
+
+
+def _card_command(report: str) -> str:
+    """Return the command of a study of ``h2h card``, whose file names its plugin; empty for other reports."""
+    file = ROOT / "experiments" / f"{report}.yaml"
+    if not report.startswith(CARD_STUDY) or not file.is_file():
+        return ""
+    (plugin,) = yaml.safe_load(file.read_text(encoding="utf-8"))["plugins"]
+    return f"h2h card experiments/{plugin}"
+
+
+def _run_command(page: Path) -> str:
+    """Return the command of a report's page, without the option that leaves MLflow out; empty without a page."""
+    if not page.is_file():
+        return ""
+    printed = COMMAND.search(page.read_text(encoding="utf-8"))
+    return f"h2h run {printed[1]}{printed[2]}" if printed else ""
 
 
 def write(folder: Path, reports: Path = REPORTS) -> None:
@@ -558,13 +580,13 @@ def write(folder: Path, reports: Path = REPORTS) -> None:
     for name in PUBLISHED:
         page_of_report = reports / name / "index.html"
         if page_of_report.is_file():
-            shutil.copy(page_of_report, folder / f"{name}.html")
+            shutil.copy(page_of_report, folder / _page(name))
     figures = folder / "figures"
     figures.mkdir(exist_ok=True)
     for old in [*figures.glob(FIGURES), *_generated(folder)]:
         old.unlink()
-    found = results(reports)
-    for change, group in by_change(found).items():
+    results_shown = results(reports)
+    for change, group in by_change(results_shown).items():
         (folder / f"{slug(change)}.md").write_text(
             card(change, group, reports, folder), encoding="utf-8"
         )
@@ -573,7 +595,7 @@ def write(folder: Path, reports: Path = REPORTS) -> None:
             (figures / f"{slug(change)}-{number}.svg").write_text(drawn, encoding="utf-8")
     index = folder / "README.md"
     page = index.read_text(encoding="utf-8")
-    page = between(page, "heat map", heat_map(found))
+    page = between(page, "heat map", heat_map(results_shown))
     names: dict[str, list[str]] = {}
     for name, reason in withdrawn(reports).items():
         names.setdefault(reason, []).append(name)
@@ -593,9 +615,9 @@ def _pages_of_authors(folder: Path) -> str:
     lines = []
     for page in sorted(set(folder.glob("*.md")) - set(_generated(folder))):
         title, _, rest = page.read_text(encoding="utf-8").removeprefix("# ").partition("\n")
-        found = re.match(r"\s*\*\*(.*?)\*\*", rest, re.DOTALL)
-        if found and page.name not in NOT_CARDS:
-            lines.append(f"- [{title}]({page.name}): {' '.join(found[1].split())}")
+        bold = re.match(r"\s*\*\*(.*?)\*\*", rest, re.DOTALL)
+        if bold and page.name not in NOT_CARDS:
+            lines.append(f"- [{title}]({page.name}): {' '.join(bold[1].split())}")
     return "\n".join(lines) or "None yet."
 
 

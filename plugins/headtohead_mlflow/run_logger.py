@@ -161,7 +161,7 @@ class MlflowRunLogger(Logger):
         Raises:
             HeadToHeadError: If a file of the run is damaged, or MLflow refuses a value.
         """
-        run = replace(self.run, known=self.run.observed(sweep=True))
+        run = replace(self.run, observed_status=self.run.observed(sweep=True))
         last_step = 0
         last_time = 0
         for name, point in self.last.items():

@@ -81,10 +81,10 @@ class Store:
             HeadToHeadError: If the MLflow experiment is deleted.
         """
         experiment = self._find_or_create(name, owner)
-        found = experiment.tags.get(ID_TAG)
-        if found is None:
+        owner_of_experiment = experiment.tags.get(ID_TAG)
+        if owner_of_experiment is None:
             raise self._denied(name, "was not created by headtohead")
-        if found != owner and self.database != database:
+        if owner_of_experiment != owner and self.database != database:
             raise self._denied(name, "has the runs of another project")
         if experiment.lifecycle_stage != "active":
             uri = without_password(self.uri)
@@ -93,7 +93,7 @@ class Store:
                 f"MLflow experiment '{name}' is deleted in {uri}; restore it with: "
                 f"{URI_VARIABLE}='{uri}' {restore}"
             )
-        if found != owner:
+        if owner_of_experiment != owner:
             self.client.set_experiment_tag(experiment.experiment_id, ID_TAG, owner)
         return str(experiment.experiment_id)
 
@@ -299,15 +299,15 @@ def _prepare(uri: str, database: Path, create: bool) -> None:
     engine = create_engine(
         f"sqlite:///file:{quote(str(database))}?mode=ro&uri=true", poolclass=NullPool
     )
-    found = _get_schema_version(engine)  # type: ignore[no-untyped-call]
+    version = _get_schema_version(engine)  # type: ignore[no-untyped-call]
     expected = _get_latest_schema_revision()  # type: ignore[no-untyped-call]
-    if found is None:
+    if version is None:
         raise HeadToHeadError(
             f"{database} is not an MLflow store; {MOVE_AWAY}, or set {URI_VARIABLE} to another store"
         )
-    if found != expected:  # MLflow would add tables to an older store
+    if version != expected:  # MLflow would add tables to an older store
         raise HeadToHeadError(
-            f"MLflow store {database} has schema '{found}', but this mlflow has '{expected}'; if the store is older, "
+            f"MLflow store {database} has schema '{version}', but this mlflow has '{expected}'; if the store is older, "
             f"make a copy, then run: mlflow db upgrade sqlite:///{database}; if it is newer, install a newer mlflow, "
             f"or set {URI_VARIABLE} to another store"
         )

@@ -106,6 +106,20 @@ def test_two_settings_are_not_combined(reports: Path) -> None:
     assert "mean difference" not in page
 
 
+def test_a_card_has_the_command_of_each_report_with_its_options(reports: Path) -> None:
+    command = (
+        "h2h run experiments/text.yaml --no-tracking --name other --set data.file=data/other.txt"
+    )
+    page = f"Seeds 1 to 6.\n\n~~~\n{command}\nh2h report experiments/text.yaml\n~~~\n"
+    (reports / "width-64" / "report.md").write_text(page, encoding="utf-8")
+    (reports / "width-128" / "report.md").write_text("Not from a file.\n", encoding="utf-8")
+    ((change, group),) = by_change(results(reports)).items()
+    _, _, repeat = card(change, group, reports).partition("To repeat it:")
+    assert repeat.startswith(
+        "\n\n```sh\nh2h run experiments/text.yaml --name other --set data.file=data/other.txt\n```\n"
+    )
+
+
 def at_an_end(**fields: object) -> dict[str, object]:
     """Return a contrast whose scores are all 0.000."""
     fields |= {"reason": "every score is 0.000", "verdict": "cannot tell", "adjusted_p": None}

@@ -294,7 +294,7 @@ def test_the_power_of_a_contrast_is_that_of_its_own_metric(plan, record):
     assert exact.difference == pytest.approx(exact.effect * 0.1)
     assert exact.effect == bleu.effect == gap.effect
     assert exact.effect > Power("declared", ["exact"], 3, 2, "test/exact_match").effect
-    assert bleu.summary.startswith("1 declared contrast in test/bleu: ")
+    assert bleu.lines[0] == "1 declared contrast in test/bleu: bleu"
 
 
 def test_variants_may_differ_in_their_data(plan):
@@ -334,17 +334,18 @@ def test_families_are_compared_in_standard_deviations_of_a_run(plan, record):
         assert family.effect_in_runs / family.effect == pytest.approx(
             contrasts[family.family].std(), rel=0.01
         )
-        most = 0.02 / family.effect_in_runs
-        assert f"; the margin of 0.020 if sd is at most {most:.2g}; if sd is " in family.summary
-        for own in (family, replace(family, variants=12)):
-            needed = int(own.summary.partition(" seeds are needed")[0].split()[-1])
-            fewer, enough = (replace(own, seeds=seeds).effect for seeds in (needed - 1, needed))
-            assert enough <= own.effect / 2 < fewer
+        for each in (family, replace(family, variants=12)):
+            most = 0.02 / each.effect_in_runs
+            _, _, line, _ = each.lines
+            expected = f"the margin of 0.020, if sd is at most {most:.2g}; with "
+            needed = int(line.strip().removeprefix(expected).partition(" seeds, ")[0])
+            fewer, enough = (replace(each, seeds=seeds).effect for seeds in (needed - 1, needed))
+            assert enough <= each.effect / 2 < fewer
     assert powers_of(found)[1].names == (
         "rotary instead of sinusoidal",
         "independent instead of split heads",
     )
-    assert f"({'; '.join(powers_of(found)[1].names)})" in powers_of(found)[1].summary
+    assert powers_of(found)[1].lines[0].endswith("; ".join(powers_of(found)[1].names))
 
 
 def test_a_plan_without_runs_states_the_noise_of_earlier_reports(plan, record, monkeypatch):
@@ -367,14 +368,14 @@ def test_a_plan_without_runs_states_the_noise_of_earlier_reports(plan, record, m
     first = plan(PAIR, seeds=3)
     (power,) = powers_of(first)
     stated = (
-        f" sd, about {power.effect_in_runs * 0.02:.3f} if sd is 0.020, as in 3 reports of "
-        "headtohead on toy-grammar (80 % interval: 0.019 to 0.021)"
+        f" sd: about {power.effect_in_runs * 0.02:.3f}, because sd was 0.020 in 3 reports of "
+        "headtohead on toy-grammar (80 % interval of sd: 0.019 to 0.021)"
     )
-    assert stated in power.summary
+    assert stated in power.lines[1]
     for run in first.runs:
         record(first, run, metrics={"test/exact_match": 0.01 * len(run.variant) * run.seed})
     (measured,) = powers_of(plan(PAIR, seeds=3))
-    assert "reports of headtohead" not in measured.summary
+    assert measured.lines[1].endswith(" for the median contrast of the finished runs")
     monkeypatch.setattr("headtohead.planning.powers.read_noise", list)
     (unknown,) = powers_of(plan(PAIR, seeds=2))
     assert unknown.expected is None
@@ -383,16 +384,18 @@ def test_a_plan_without_runs_states_the_noise_of_earlier_reports(plan, record, m
 def test_a_plan_states_how_many_seeds_the_equivalence_of_equal_variants_takes():
     margin = 0.02
     power = Power("variant", ["a"], 6, 2, "test/exact_match", margin=margin, sd=0.014)
-    needed = int(re.search(r"equivalence takes (\d+) seeds", power.summary)[1])
+    needed = int(
+        re.search(r"equivalence to within the margin, with (\d+) seeds", power.lines[3])[1]
+    )
     shares = []
     for seeds in (needed - 1, needed):
         draws = np.random.default_rng(3).normal(0, 0.014, size=(20_000, seeds))
         half = scipy.stats.t.ppf(0.975, seeds - 1) * draws.std(axis=1, ddof=1) / seeds**0.5
         shares.append(np.mean(np.abs(draws.mean(axis=1)) + half < margin))
     assert shares[0] < 0.8 < shares[1] + 0.01
-    unknown = replace(power, sd=None).summary
+    unknown = replace(power, sd=None).lines[3]
     sd = margin / power.effect_in_runs
-    assert f" seeds if sd is {sd:.2g}" in unknown.partition("equivalence takes")[2]
+    assert unknown.endswith(f" seeds if sd is {sd:.2g}")
 
 
 def test_probes_come_from_the_file_or_from_the_test_set(plan):

@@ -14,7 +14,7 @@ from headtohead.testing.invariants import PER_ENTRY, TRAINING
 def invariants_page() -> str:
     """Return the Markdown page of the invariants; nothing is evaluated."""
     styles = sorted(current().entries["attention"])
-    known = [(style, _listed(find_attention(style).known_violations)) for style in styles]
+    violations = [(style, _listed(find_attention(style).known_violations)) for style in styles]
     text = (
         environment("catalogue")
         .get_template("invariants.md.j2")
@@ -22,7 +22,7 @@ def invariants_page() -> str:
             invariants=INVARIANTS,
             per_entry=_listed(PER_ENTRY - TRAINING),
             training=" and ".join(f"`{name}`" for name in sorted(TRAINING)),
-            known=[(style, names) for style, names in known if names],
+            violations=[(style, names) for style, names in violations if names],
             incompatible=[*_incompatible_pairs()],
         )
     )

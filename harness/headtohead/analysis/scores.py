@@ -160,13 +160,13 @@ class Scores:
         for slug in dict.fromkeys(map(self.frames.trained, self.frames.by_slug)):
             if not self.frames.scores(slug, metric):
                 continue
-            found = example_values(self.frames, slug, metric)
-            if isinstance(found, str):
-                reasons[slug] = found
+            stored = example_values(self.frames, slug, metric)
+            if isinstance(stored, str):
+                reasons[slug] = stored
                 continue
-            by_seed = dict(zip(found.seeds, found.values, strict=True))
-            test_sets.setdefault(found.examples_hash, {})[Side(slug, metric)] = by_seed
-            num_groups[found.examples_hash] = found.values.shape[1]
+            by_seed = dict(zip(stored.seeds, stored.values, strict=True))
+            test_sets.setdefault(stored.examples_hash, {})[Side(slug, metric)] = by_seed
+            num_groups[stored.examples_hash] = stored.values.shape[1]
         examples = []
         for sha256, values in test_sets.items():
             examples.append(Examples(np.arange(num_groups[sha256]), values))

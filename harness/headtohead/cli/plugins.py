@@ -40,8 +40,8 @@ def command(name: str | None) -> None:
         entry for entry in registry.all() if name in (entry.name, f"{entry.family}/{entry.name}")
     ]
     if not matching:
-        known = [*registry.entries, *(entry.name for entry in registry.all())]
-        raise HeadToHeadError(f"unknown plugin '{name}'{nearest(name, known)}")
+        names = [*registry.entries, *(entry.name for entry in registry.all())]
+        raise HeadToHeadError(f"unknown plugin '{name}'{nearest(name, names)}")
     for index, entry in enumerate(matching):
         if index:
             echo()

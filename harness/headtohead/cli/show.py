@@ -46,7 +46,7 @@ def command(run: str, runs: Path, only_config: bool, form: str) -> None:
 
     path = find_run(run, runs)
     status = observe(path)
-    directory = RunDirectory(path, known=status)
+    directory = RunDirectory(path, observed_status=status)
     record = directory.record
     if only_config:
         from headtohead.config.yaml_text import dump

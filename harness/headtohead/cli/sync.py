@@ -128,7 +128,7 @@ def _folders(runs: Path, experiments: tuple[str, ...]) -> list[Path]:
 
     if experiments:
         return [find_experiment(Path(name), runs) for name in experiments]
-    known = [checked_path(runs, folder.name) for folder in experiment_folders(runs)]
-    if not known:
+    folders = [checked_path(runs, folder.name) for folder in experiment_folders(runs)]
+    if not folders:
         raise HeadToHeadError(f"no experiments in '{runs}'; run h2h run EXPERIMENT first")
-    return known
+    return folders

@@ -319,10 +319,10 @@ class ConfigBuilder:
 
     def _set(self, path: FieldPath, value: Any, location: SourceLocation) -> None:
         """Set a value in place of the values inside it and of a value around it."""
-        section = [known for known in self.values if known[0] == path[0]]
-        for known in section:
-            if known[: len(path)] == path or path[: len(known)] == known:
-                del self.values[known]
+        section = [other for other in self.values if other[0] == path[0]]
+        for other in section:
+            if other[: len(path)] == path or path[: len(other)] == other:
+                del self.values[other]
         self.values[path] = value, location
 
     def _entry(self, family: str, name: str, location: SourceLocation) -> type[Entry]:
@@ -374,8 +374,8 @@ class ConfigBuilder:
             if path[:length] in self.values:
                 return self.values[path[:length]][1].child(*path[length:])
         if len(path) > 1:
-            for known, (_, location) in self.values.items():
-                if known[: len(path)] == path:
+            for other, (_, location) in self.values.items():
+                if other[: len(path)] == path:
                     return location
         return self.root.child(*path)
 
@@ -479,12 +479,12 @@ class ConfigBuilder:
 
     def _check_option_names(self) -> None:
         """Raise an error if an option is not one of the dataset's."""
-        known = find_dataset(self.dataset).Options.model_fields
+        options = find_dataset(self.dataset).Options.model_fields
         for name in self.nested("data", "options"):
-            if name not in known:
+            if name not in options:
                 hint = self._owners("dataset", name)
                 if not hint:
-                    hint = suggest_field(name, [*known, *DataConfig.model_fields], "data")
+                    hint = suggest_field(name, [*options, *DataConfig.model_fields], "data")
                 message = f"unknown field '{name}' of dataset '{self.dataset}'{hint}"
                 raise self.location(("data", "options", name)).error(message)
 

@@ -153,30 +153,34 @@ def parsed_options(config: RunConfig, run: str) -> RunConfig:
         HeadToHeadError: With the first entry that is not registered and how to register it, or the first option
             that its entry refuses.
     """
-    known = current().entries
+    registered_entries = current().entries
     dataset = EntryConfig(name=config.data.dataset, options=config.data.options)
-    options = _parsed("dataset", dataset, run, known).options
+    options = _parsed("dataset", dataset, run, registered_entries).options
     update: dict[str, Any] = {"data": config.data.model_copy(update={"options": options})}
     for family in COMPONENTS:
         roles = getattr(config, family)
         parsed_roles = {}
         for role, chosen in roles.by_role().items():
-            parsed_roles[role] = _parsed(family, chosen, run, known)
+            parsed_roles[role] = _parsed(family, chosen, run, registered_entries)
         update[family] = roles.model_copy(update=parsed_roles)
     for (section, field), section_family in SECTION_ENTRIES.items():
         fields = update.get(section, getattr(config, section))
-        parsed = _parsed(section_family.name, getattr(fields, field), run, known)
+        parsed = _parsed(section_family.name, getattr(fields, field), run, registered_entries)
         update[section] = fields.model_copy(update={field: parsed})
     quirks = {}
     for name, options in config.quirks.items():
-        quirks[name] = _parsed("quirk", EntryConfig(name=name, options=options), run, known).options
+        quirks[name] = _parsed(
+            "quirk", EntryConfig(name=name, options=options), run, registered_entries
+        ).options
     update["quirks"] = quirks
     return config.model_copy(update=update)
 
 
-def _parsed(family: str, chosen: EntryConfig, run: str, known: KnownEntries) -> EntryConfig:
+def _parsed(
+    family: str, chosen: EntryConfig, run: str, registered_entries: KnownEntries
+) -> EntryConfig:
     """Return an entry of a record, and those of the next layers, with options of the entry's class."""
-    registered = known[family].get(chosen.name)
+    registered = registered_entries[family].get(chosen.name)
     if registered is None:
         raise HeadToHeadError(
             f"run '{run}' uses {family} '{chosen.name}', which no plugin registers here; load the "
@@ -189,5 +193,7 @@ def _parsed(family: str, chosen: EntryConfig, run: str, known: KnownEntries) -> 
         )
     except HeadToHeadError as error:
         raise HeadToHeadError(f"{error}; restore it, or move its folder away") from error
-    later = tuple(_parsed(family, next_entry, run, known) for next_entry in chosen.next_layers)
+    later = tuple(
+        _parsed(family, next_entry, run, registered_entries) for next_entry in chosen.next_layers
+    )
     return EntryConfig(name=chosen.name, options=options, next_layers=later)

@@ -148,24 +148,24 @@ def find_damage(experiment: Path) -> Damage:
     Raises:
         HeadToHeadError: If a run directory of the experiment is a symbolic link. Damage is never raised.
     """
-    found = Damage(experiment, reused=_damaged_reused_runs(experiment))
+    damage = Damage(experiment, reused=_damaged_reused_runs(experiment))
     for status_file in sorted(experiment.glob(f"[!.]*/{STATUS}")):
         name = status_file.parent.name
         run = RunDirectory(checked_path(experiment, name))
         is_finished = _is_finished(run)
         if is_finished:
-            found.finished += 1
+            damage.finished += 1
         damage_by_file = _damage_by_file(run)
         if not damage_by_file:
             continue
         first_damage = next(iter(damage_by_file.values()))
         if damage_by_file.keys() == {HEADS}:  # which training does not write
-            found.heads.append(name)
+            damage.heads.append(name)
         elif is_finished:
-            found.results[name] = first_damage
+            damage.results[name] = first_damage
         else:
-            found.unreadable[name] = first_damage
-    return found
+            damage.unreadable[name] = first_damage
+    return damage
 
 
 def repair(damage: Damage, log: Callable[[str], object]) -> None:

@@ -126,8 +126,8 @@ class Cache:
 
     def select(self, rows: Tensor) -> None:
         """Replace the batch rows by the given rows ``[member, row]``; a row may occur more than once."""
-        own = torch.arange(len(rows), device=rows.device).unsqueeze(1)
-        self.tensors = {name: x[own, rows] for name, x in self.tensors.items()}
+        members = torch.arange(len(rows), device=rows.device).unsqueeze(1)
+        self.tensors = {name: x[members, rows] for name, x in self.tensors.items()}
 
 
 @cache

@@ -125,5 +125,5 @@ def _with_state(
 
 
 def _finished(run: PlannedRun, existing: ExistingRun) -> FinishedRun:
-    metrics = RunDirectory(existing.path, known=existing.status).final_metrics
+    metrics = RunDirectory(existing.path, observed_status=existing.status).final_metrics
     return FinishedRun(run, existing.record.execution, metrics)

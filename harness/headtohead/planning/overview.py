@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -81,7 +82,8 @@ def overview(plan: Plan) -> Overview:
     }
     powers = powers_of(plan)
     if powers:
-        sections[powers[0].heading] = [power.summary for power in powers]
+        lines_of_families = [power.lines for power in powers]
+        sections[powers[0].heading] = list(itertools.chain.from_iterable(lines_of_families))
     rows = [_row(plan, variant) for variant in plan.variants]
     shown_columns = [0]  # that of the names
     equal_cells = []
@@ -194,10 +196,10 @@ def _lines(plan: Plan) -> Iterator[str]:
 
 def _faster_precision(plan: Plan) -> Iterator[str]:
     """Yield what bfloat16 gains on this processor, if all variants have float32 and there is no GPU."""
-    trained = [variant.config for variant in plan.variants]
-    if torch.cuda.is_available() or any(own.train.precision != "float32" for own in trained):
+    configs = [variant.config for variant in plan.variants]
+    if torch.cuda.is_available() or any(config.train.precision != "float32" for config in configs):
         return
-    faster = faster_precision(trained[0].model.d_model)
+    faster = faster_precision(configs[0].model.d_model)
     if faster:
         yield f"precision: {faster}"
 

@@ -25,11 +25,31 @@ from headtohead_judge.power import (
 MAX_NAMES = 6
 """Maximum number of contrasts of a family that are named."""
 
+HEADING = (
+    "what {seeds} seeds show in {power:.0f} % of studies (by simultaneous {confidence:g} % intervals; "
+    "sd: standard deviation of {score} over the seeds of a variant)"
+)
+HEADING_OF_LOOKS = (
+    "what {seeds} seeds, the last look, show in {power:.0f} % of studies (by simultaneous {confidence:g} % intervals; "
+    "sd: standard deviation of {score} over the seeds of a variant)"
+)
+HEADING_OF_A_SEED = (
+    "contrasts, without an interval with a single seed; use at least 2 seeds, better 6"
+)
+
+FAMILY = "{family}: {names}"
+DIFFERENCE = "  a difference of {effect:.2f} sd"
+MEASURED = ": {difference} for the median contrast of the finished runs"
 EXPECTED = (
-    "about {difference} if sd is {sd}, as in {reports} of headtohead on {data} "
-    "({confidence} % interval: {low} to {high})"
+    ": about {difference}, because sd was {sd} in {reports} of headtohead on {data} "
+    "({confidence} % interval of sd: {low} to {high})"
 )
 """The MDE that the committed reports of this project suggest."""
+
+MARGIN = "  the margin of {margin}, if sd is at most {sd:.2g}; with {seeds}, if it is {twice:.2g}"
+MARGIN_OF_RUNS = "  the margin of {margin}, with {seeds}"
+EQUIVALENCE = "  equivalence to within the margin, with {seeds} if sd is {sd:.2g}"
+EQUIVALENCE_OF_RUNS = "  equivalence to within the margin, with {seeds}"
 
 
 @dataclass(frozen=True)
@@ -91,50 +111,49 @@ class Power:
 
     @property
     def heading(self) -> str:
-        """The conditions of the power and the unit of `summary`, the same for all families of a design."""
+        """The conditions of the power and the unit of `lines`, the same for all families of a design."""
         if self.seeds < 2:
-            return (
-                "contrasts, without an interval with a single seed; use at least 2 seeds, better 6"
-            )
-        last = ", the last look" if self.looks else ""
-        score = self.primary or self.metric
-        return (
-            f"differences shown in {100 * POWER:.0f} % of studies with {self.seeds} seeds{last} (simultaneous "
-            f"{100 * CONFIDENCE:g} % intervals; sd: standard deviation of {score} over the seeds of a variant)"
+            return HEADING_OF_A_SEED
+        template = HEADING_OF_LOOKS if self.looks else HEADING
+        return template.format(
+            seeds=self.seeds,
+            power=100 * POWER,
+            confidence=100 * CONFIDENCE,
+            score=self.primary or self.metric,
         )
 
     @property
-    def summary(self) -> str:
-        """The number of contrasts, their MDE, how many seeds the margin takes, and their names, in one line of text.
+    def lines(self) -> list[str]:
+        """The family with the names of its contrasts; below it, the MDE, and which seeds the margin takes.
 
-        The MDE is also in units of ``metric`` if ``sd`` or ``expected`` is known. Without a margin, its part is left
-        out. With fewer than two seeds, the line has only the family and the names.
+        With fewer than two seeds, the family only. The lines on the margin are left out without a margin.
         """
         if self.seeds < 2:
-            return f"{FAMILIES_IN_WORDS[self.family]}: {self._listed}"
+            return [FAMILY.format(family=FAMILIES_IN_WORDS[self.family], names=self._listed)]
         number = counted(self.contrasts, FAMILY_NAMES[self.family])
         if self.primary and self.primary != self.metric:
             number += f" in {self.metric}"
-        text = f"{number}: {self.effect_in_runs:.2f} sd"
-        if self.difference is not None:
-            shown = show(self.difference, self.metric)
-            text += f", which is {shown} for the median contrast of the finished runs"
-        elif self.expected is not None:
-            text += f", {self._expected_text(self.expected)}"
+        lines = [FAMILY.format(family=number, names=self._listed), self._difference_line]
         if self.margin:
-            text += f"; {self._margin_text(self.margin)}; {self._equivalence_text(self.margin)}"
-        return f"{text} ({self._listed})"
+            lines += [self._margin_line(self.margin), self._equivalence_line(self.margin)]
+        return lines
 
-    def _expected_text(self, expected: ExpectedDeviation) -> str:
-        """Return the MDE in units of ``metric`` with the standard deviation of earlier studies."""
-        return EXPECTED.format(
-            difference=show(self.effect_in_runs * expected.sd, self.metric),
-            sd=show(expected.sd, self.metric),
-            low=show(expected.low, self.metric),
-            high=show(expected.high, self.metric),
+    @property
+    def _difference_line(self) -> str:
+        """The MDE in sd, and in units of ``metric`` if ``sd`` or ``expected`` is known."""
+        line = DIFFERENCE.format(effect=self.effect_in_runs)
+        if self.difference is not None:
+            return line + MEASURED.format(difference=show(self.difference, self.metric))
+        if self.expected is None:
+            return line
+        return line + EXPECTED.format(
+            difference=show(self.effect_in_runs * self.expected.sd, self.metric),
+            sd=show(self.expected.sd, self.metric),
+            low=show(self.expected.low, self.metric),
+            high=show(self.expected.high, self.metric),
             confidence=f"{100 * EXPECTED_CONFIDENCE:.0f}",
-            reports=counted(expected.studies, "report"),
-            data=expected.data or "other data",
+            reports=counted(self.expected.studies, "report"),
+            data=self.expected.data or "other data",
         )
 
     @property
@@ -145,37 +164,39 @@ class Power:
             return "; ".join(self.names)
         return "; ".join([*self.names[:MAX_NAMES], f"{others} more"])
 
-    def _margin_text(self, margin: float) -> str:
-        """Return how many seeds detect a difference of the margin, as a part of `summary`.
+    def _margin_line(self, margin: float) -> str:
+        """Return how many seeds detect a difference of the margin.
 
-        Without a known ``sd``, the text has the largest standard deviation of a score with which the planned seeds
+        Without a known ``sd``, the line has the largest standard deviation of a score with which the planned seeds
         suffice, and the number of seeds for twice this standard deviation.
         """
-        text = f"the margin of {show(margin, self.metric, like=margin)}"
+        shown_margin = show(margin, self.metric, like=margin)
         if self.sd:
-            return f"{text} takes {self._seeds_needed(margin / self.sd)}"
+            seeds = self._seeds_needed(margin / self.sd)
+            return MARGIN_OF_RUNS.format(margin=shown_margin, seeds=seeds)
         largest_sd = margin / self.effect_in_runs
-        needed = self._seeds_needed(self.effect / 2)
-        return (
-            f"{text} if sd is at most {largest_sd:.2g}; "
-            f"if sd is {2 * largest_sd:.2g}, {needed} are needed"
+        return MARGIN.format(
+            margin=shown_margin,
+            sd=largest_sd,
+            seeds=self._seeds_needed(self.effect / 2),
+            twice=2 * largest_sd,
         )
 
     def _seeds_needed(self, effect: float) -> str:
         """Return the number of seeds that detect an effect in standard deviations of the paired difference."""
         return _seeds_text(fewest_seeds(lambda seeds: self._effect(seeds) <= effect))
 
-    def _equivalence_text(self, margin: float) -> str:
-        """Return how many seeds the equivalence of equal variants takes, as a part of `summary`.
+    def _equivalence_line(self, margin: float) -> str:
+        """Return how many seeds the equivalence of equal variants takes.
 
         With these seeds, the verdict is equivalent, or a difference by less than the margin, in 80 % of studies.
-        Without a known ``sd``, the number is that for the largest standard deviation in `_margin_text`.
+        Without a known ``sd``, the number is that for the largest standard deviation in `_margin_line`.
         """
         if self.sd:
-            return f"equivalence takes {self._seeds_for_equivalence(margin / self.sd)}"
+            return EQUIVALENCE_OF_RUNS.format(seeds=self._seeds_for_equivalence(margin / self.sd))
         sd = margin / self.effect_in_runs
-        needed = self._seeds_for_equivalence(margin / (sd * math.sqrt(self.weight)))
-        return f"equivalence takes {needed} if sd is {sd:.2g}"
+        seeds = self._seeds_for_equivalence(margin / (sd * math.sqrt(self.weight)))
+        return EQUIVALENCE.format(seeds=seeds, sd=sd)
 
     def _seeds_for_equivalence(self, margin: float) -> str:
         """Return the number of seeds that show a difference of 0 to be within a margin in standard deviations."""

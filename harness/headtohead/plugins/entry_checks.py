@@ -141,17 +141,17 @@ def _require_valid(family: Family, name: str, entry: type[Entry], where: str) ->
         require_valid_phrase(entry)
         _require_valid_reads(entry)
     base = family.base_class
-    known = _methods_of_the_core(base)
+    core_methods = _methods_of_the_core(base)
     for cls in entry.__mro__[: entry.__mro__.index(base)]:
         if cls.__module__ in MODULES:
             continue
         for method_name, method in vars(cls).items():
             if method_name.startswith("_") or not inspect.isroutine(_function(method)):
                 continue
-            if method_name in known:
-                message = _wrong_signature(method_name, method, known[method_name])
+            if method_name in core_methods:
+                message = _wrong_signature(method_name, method, core_methods[method_name])
             elif base.hooks and (method_name == "forward" or not hasattr(base, method_name)):
-                message = _unknown_method(method_name, family, known)
+                message = _unknown_method(method_name, family, core_methods)
             else:
                 continue
             if message:
@@ -235,9 +235,9 @@ def _accepts(function: Callable[..., object], passed: list[str], arguments: list
     return True
 
 
-def _unknown_method(name: str, family: Family, known: Mapping[str, Any]) -> str:
+def _unknown_method(name: str, family: Family, core_methods: Mapping[str, Any]) -> str:
     """Return the message for a public method that the core does not call."""
-    hint = similar(name, known)
+    hint = similar(name, core_methods)
     if not hint:
         hooks = ", ".join(family.base_class.hooks)
         hint = f"; {family.name} has {hooks}; start the name of a helper with '_'"

@@ -143,10 +143,12 @@ class Registry:
 
     def _hint(self, family: str, name: str) -> str:
         """Return where an unknown name exists, else the nearest name of the family and how to load a plugin."""
-        known = self.entries[family]
+        entries_of_family = self.entries[family]
         names = [name]
         translated = synonyms(name)
-        if FAMILIES[family].place and not any(synonym in known for synonym in translated):
+        if FAMILIES[family].place and not any(
+            synonym in entries_of_family for synonym in translated
+        ):
             names += translated
         labels = []
         for wanted in names:
@@ -155,11 +157,11 @@ class Registry:
                     labels.append(f"{other_family}/{wanted}")
         if labels:
             return f"; did you mean {' or '.join(dict.fromkeys(labels))}?"
-        nearby = suggestion(name, known)
+        nearby = suggestion(name, entries_of_family)
         if nearby:
             return nearby
         load = "; load a plugin file by plugins: [FILE] in the experiment file, or by --plugin FILE"
-        return nearest(name, known) + load
+        return nearest(name, entries_of_family) + load
 
     def check_command(self, registered: Registered) -> str:
         """Return the command that checks the invariants of an entry, with its file if a file defines it."""
@@ -279,17 +281,17 @@ class Registry:
         is_own = distribution == DISTRIBUTION
         watches = [] if imported is None else [imported]
         if is_own:
-            found = entries_of(plugin, where, is_own=True)
+            registrations = entries_of(plugin, where, is_own=True)
         else:
             defined_in = module_of(plugin)
             with (
                 unchanged_process(where, defined_in),
                 WatchedReads(code_of(defined_in)) as registering,
             ):
-                found = entries_of(plugin, where, is_own=False)
+                registrations = entries_of(plugin, where, is_own=False)
             watches.append(registering)
         entries = []
-        for family, name, entry in found:
+        for family, name, entry in registrations:
             for watch in watches:
                 if family.affects_results:
                     require_declared(entry, entry.Options(), watch)
@@ -365,16 +367,16 @@ def load_registry() -> Registry:
 
 def _entry_points() -> list[tuple[str, Callable[[], object], str, str]]:
     """Return the plugins of installed packages: import path, function that loads it, distribution and version."""
-    found = []
+    plugins = []
     try:
         for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
             name, version = getattr(point.dist, "name", "?"), getattr(point.dist, "version", "?")
-            found.append((point.value, point.load, name, version))
+            plugins.append((point.value, point.load, name, version))
     except Exception as error:  # a text that is no entry-point file, or metadata without a name
         raise HeadToHeadError(
             f"cannot read the entry points of installed packages: {describe(error)}"
         ) from error
-    return found
+    return plugins
 
 
 _current: Registry | None = None

@@ -266,8 +266,8 @@ def code_of(module: str) -> tuple[Path, ...]:
     """Return the package folder or the file of a module, which is empty for a notebook cell."""
     file = getattr(sys.modules.get(module), "__file__", None)
     if file is None:
-        found = module_file(module)
-        file = str(found) if found is not None else None
+        folder_or_file = module_file(module)
+        file = str(folder_or_file) if folder_or_file is not None else None
     if file is None:
         return ()
     path = Path(file).absolute()

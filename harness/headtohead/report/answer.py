@@ -112,13 +112,13 @@ def _with_own_sentence(contrasts: Sequence[ContrastResult], most: int) -> list[C
     """
     if len(contrasts) <= most:
         return list(contrasts)
-    own = [contrast for contrast in contrasts if contrast.detected][:most]
-    while len(own) > 1:
-        rest = [contrast for contrast in contrasts if contrast not in own]
-        if len(own) + len(_by_verdict(rest)) <= most:
+    single = [contrast for contrast in contrasts if contrast.detected][:most]
+    while len(single) > 1:
+        rest = [contrast for contrast in contrasts if contrast not in single]
+        if len(single) + len(_by_verdict(rest)) <= most:
             break
-        own.pop()
-    return own
+        single.pop()
+    return single
 
 
 def _by_verdict(

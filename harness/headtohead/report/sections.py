@@ -199,8 +199,8 @@ class ReportSections(NamedTuple):
         """The sections with a figure, by its name."""
         sections = {}
         for section in (self.opening, *self.tables, *self.details):
-            for found in section.with_figure:
-                sections[found.figure] = found
+            for shown in section.with_figure:
+                sections[shown.figure] = shown
         return sections
 
 

@@ -113,12 +113,12 @@ def _first_difference(stored: Any, identity: Mapping[str, Any]) -> str | None:
     Fields that the identity does not have are ignored.
     """
     for name, value in identity.items():
-        found = stored.get(name) if isinstance(stored, Mapping) else None
-        if found == value:
+        stored_value = stored.get(name) if isinstance(stored, Mapping) else None
+        if stored_value == value:
             continue
         if not isinstance(value, Mapping):
             return name
-        inner = _first_difference(found, value)
+        inner = _first_difference(stored_value, value)
         if inner is not None:
             return f"{name}.{inner}"
     return None

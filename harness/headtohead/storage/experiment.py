@@ -413,7 +413,7 @@ class ExperimentRecord(Record):
     @model_validator(mode="after")
     def _references(self) -> Self:
         """Check that every slug is that of a variant, and that no variant and no run is listed twice."""
-        known = Counter(variant.slug for variant in self.variants)
+        slugs = Counter(variant.slug for variant in self.variants)
         used = [
             ("baseline", self.baseline),
             *(
@@ -429,10 +429,10 @@ class ExperimentRecord(Record):
             ),
         ]
         for field, slug in used:
-            if slug not in known:
+            if slug not in slugs:
                 raise ValueError(f"{field}: {shown(slug)} is the slug of no variant")
         runs = Counter((run.variant, run.seed) for run in self.runs)
-        for field, counts in (("variants", known), ("runs", runs)):
+        for field, counts in (("variants", slugs), ("runs", runs)):
             twice = next((name for name, count in counts.items() if count > 1), None)
             if twice is not None:
                 raise ValueError(f"{field}: {shown(twice)} is listed twice")

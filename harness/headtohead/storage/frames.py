@@ -164,7 +164,7 @@ def load_frames(experiment_dir: Path) -> Frames:
     for planned in experiment.record.runs:
         folder = planned.path(experiment.path, tree=True)
         name = folder.name
-        run = RunDirectory(folder, known=observe(folder))
+        run = RunDirectory(folder, observed_status=observe(folder))
         record = read_record(RunRecord, folder / RUN)
         result = run.results
         folders[name] = folder

@@ -55,14 +55,14 @@ def find(name: str) -> Metric | None:
     A metric of a dataset is that of the record that was read last, else that of a registered dataset. None if neither
     has it.
     """
-    known = HOST.get(leaf(name))
-    if known is None and name.startswith(TASK):
+    metric = HOST.get(leaf(name))
+    if metric is None and name.startswith(TASK):
         from headtohead.data.metrics import KNOWN, find_metric  # may load the registry of datasets
 
-        known = KNOWN.get(leaf(name)) or _described.get(leaf(name))
-        if known is None:
-            known = find_metric(name)
-    return known
+        metric = KNOWN.get(leaf(name)) or _described.get(leaf(name))
+        if metric is None:
+            metric = find_metric(name)
+    return metric
 
 
 def derived(buckets: Iterable[Mapping[str, Any]]) -> dict[str, float]:
@@ -101,10 +101,10 @@ def stored(metric: str) -> str:
     >>> stored("test/log_error"), stored("test/bleu")
     ('test/exact_match', 'test/bleu')
     """
-    known = find(metric)
-    if known is None or not known.counts_of:
+    declared = find(metric)
+    if declared is None or not declared.counts_of:
         return metric
-    return f"test/{known.counts_of}"
+    return f"test/{declared.counts_of}"
 
 
 def higher_is_better(name: str) -> bool:
@@ -113,12 +113,12 @@ def higher_is_better(name: str) -> bool:
     Raises:
         HeadToHeadError: If no record that was read and no registered dataset declares the metric.
     """
-    known = find(name)
-    if known is None:
+    metric = find(name)
+    if metric is None:
         raise HeadToHeadError(
             f"no dataset declares the metric '{name}'; load the plugin of its dataset with --plugin"
         )
-    return bool(known.higher_is_better)
+    return bool(metric.higher_is_better)
 
 
 _spans: dict[str, tuple[float, float]] = {}
@@ -132,13 +132,13 @@ def span(metric: str) -> tuple[float, float]:
     """
     if metric in _spans:
         return _spans[metric]
-    known = None
+    declared = None
     if not metric.startswith("heads/"):
-        known = find(metric)
-    if known is None:  # not stored, since a dataset that declares it may be registered later
+        declared = find(metric)
+    if declared is None:  # not stored, since a dataset that declares it may be registered later
         return (-math.inf, math.inf)
-    _spans[metric] = known.range
-    return known.range
+    _spans[metric] = declared.range
+    return declared.range
 
 
 def in_range(metric: str, value: object) -> bool:
@@ -183,29 +183,29 @@ def unpadded(metric: str) -> str:
 def readable(metric: str) -> str:
     """Return the readable name of a metric, for example ``validation loss``; only the test has an ``exact match``."""
     split, _, name = metric.rpartition("/")
-    known = find(metric)
-    words = known.words if known else name.replace("_", " ")
+    declared = find(metric)
+    words = declared.words if declared else name.replace("_", " ")
     if name.endswith(UNPADDED):
         words += ", one sentence at a time"
     if split.startswith("heads/"):
         _, role, effect = split.split("/")
         return f"{words} changed by {HEAD_EFFECTS[effect]}, {ROLE_NAMES[role]}"
-    has_split = split and (split != "test" or known in TEACHER_FORCED)
+    has_split = split and (split != "test" or declared in TEACHER_FORCED)
     return f"{SPLITS.get(split, split)} {words}" if has_split else words
 
 
 def with_unit(metric: str) -> str:
     """Return the readable name of a metric and its unit, for example ``test loss (nats per token)``."""
-    known = find(metric)
-    if known is None or not known.unit:
+    declared = find(metric)
+    if declared is None or not declared.unit:
         return readable(metric)
-    return f"{readable(metric)} ({known.unit})"
+    return f"{readable(metric)} ({declared.unit})"
 
 
 def decimals(metric: str) -> int:
     """Return the number of printed decimals of a metric."""
-    known = find(metric)
-    return known.decimals if known else 3
+    declared = find(metric)
+    return declared.decimals if declared else 3
 
 
 def show(

@@ -119,7 +119,7 @@ def _run(directory: Path, planned: PlannedRunRecord, stack: StackProgress | None
     """Return the progress of a run; ``stack`` is that of its stack, which is newer than the run's own."""
     status = observe(directory)
     if METRICS in status.files:
-        RunDirectory(directory, known=status).verified(METRICS)
+        RunDirectory(directory, observed_status=status).verified(METRICS)
     step = status.step
     left = None
     if stack is not None and status.state in FROM_STACK:

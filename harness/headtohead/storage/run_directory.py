@@ -58,12 +58,12 @@ class RunDirectory:
     """Reader of a run directory; all methods raise HeadToHeadError if a file is missing or damaged."""
 
     path: Path
-    known: StatusRecord | None = field(default=None, kw_only=True)
+    observed_status: StatusRecord | None = field(default=None, kw_only=True)
 
     @property
     def status(self) -> StatusRecord:
         """The content of status.json; a run without this file is PLANNED."""
-        return self.known or read_status(self.path)
+        return self.observed_status or read_status(self.path)
 
     @property
     def state(self) -> str:

@@ -234,7 +234,7 @@ class Shipper:
         if not self._has_news(run, status.state, content_hash):
             return False
         # With its status, so that each file of results does not read the status again.
-        directory = replace(run, known=status)
+        directory = replace(run, observed_status=status)
         steps = directory.steps()
         opened = self._opened(run, status.attempt)
         is_final = status.state not in states.PENDING

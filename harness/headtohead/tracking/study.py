@@ -146,7 +146,7 @@ class TrackedRun(RunDirectory):
         A resumed run repeats steps. A repeated step has its last values and its first time, so that histories logged
         before and after an interruption are equal.
         """
-        found: dict[int, Step] = {}
+        steps: dict[int, Step] = {}
         for line in filter(None, self.history()):
             metrics = {
                 name: float(v)
@@ -154,8 +154,8 @@ class TrackedRun(RunDirectory):
                 if v is not None and math.isfinite(v)
             }
             if metrics:
-                found.setdefault(line.step, Step(line.step, line.time, {})).metrics.update(metrics)
-        return [found[step] for step in sorted(found)]
+                steps.setdefault(line.step, Step(line.step, line.time, {})).metrics.update(metrics)
+        return [steps[step] for step in sorted(steps)]
 
 
 def milliseconds(moment: str | None) -> int | None:

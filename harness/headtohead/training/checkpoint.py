@@ -70,15 +70,15 @@ def _damaged(path: Path, reason: object) -> HeadToHeadError:
     )
 
 
-def require_shapes(expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> None:
+def require_shapes(expected: Mapping[str, Tensor], stored: Mapping[str, Tensor]) -> None:
     """Raise HeadToHeadError with all differences from the expected names and shapes."""
     faults = {
-        "missing": sorted(set(expected) - set(found)),
-        "unknown": sorted(set(found) - set(expected)),
+        "missing": sorted(set(expected) - set(stored)),
+        "unknown": sorted(set(stored) - set(expected)),
         "wrong shape": [
-            f"{name} {list(found[name].shape)} for {list(expected[name].shape)}"
-            for name in sorted(set(expected) & set(found))
-            if found[name].shape != expected[name].shape
+            f"{name} {list(stored[name].shape)} for {list(expected[name].shape)}"
+            for name in sorted(set(expected) & set(stored))
+            if stored[name].shape != expected[name].shape
         ],
     }
     if any(faults.values()):

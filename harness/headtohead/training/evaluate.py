@@ -93,15 +93,16 @@ def _logits(model: Transformer, batch: Batch) -> Iterator[tuple[slice, slice, Te
     piece = max(1, limit // (together * of_a_row))
     for first in range(0, members, together):
         for start in range(0, rows, piece):
-            own, part = slice(first, first + together), slice(start, start + piece)
+            stack_members, part = slice(first, first + together), slice(start, start + piece)
             logits = model.project(
-                hidden[own, part], (weight[own], None if bias is None else bias[own])
+                hidden[stack_members, part],
+                (weight[stack_members], None if bias is None else bias[stack_members]),
             )
             yield (
-                own,
+                stack_members,
                 part,
                 logits.to(torch.promote_types(logits.dtype, torch.float32)),
-                labels[own, part],
+                labels[stack_members, part],
             )
 
 

@@ -33,27 +33,27 @@ def save_reference_points(experiment_dir: Path, load: Load) -> None:
         load: Returns the prepared data of a configuration; data that cannot be loaded are left out.
     """
     record = ExperimentDirectory.read(experiment_dir).record
-    known = read_reference_points(experiment_dir)
+    stored = read_reference_points(experiment_dir)
     configs = [variant.config for variant in record.variants]
     wanted = {
         (config.data.model_dump_json(), config.evaluate.test_limit): config
         for config in configs
         if config.evaluate.decode != "none"
     }
-    if len(known) >= len(wanted) and (
-        not wanted or record.data["data_hash"] in {entry.data_hash for entry in known}
+    if len(stored) >= len(wanted) and (
+        not wanted or record.data["data_hash"] in {entry.data_hash for entry in stored}
     ):
         return
-    found = {(entry.data_hash, entry.test_limit): entry for entry in known}
+    entries = {(entry.data_hash, entry.test_limit): entry for entry in stored}
     for config in wanted.values():
         with suppress(HeadToHeadError):
             data, limit = load(config.data), config.evaluate.test_limit
-            if (data.data_hash, limit) not in found:
-                found[data.data_hash, limit] = reference_scores(
+            if (data.data_hash, limit) not in entries:
+                entries[data.data_hash, limit] = reference_scores(
                     data, limit, task_metrics(config.data.dataset)
                 )
-    if len(found) > len(known):
-        points = ReferencePointsRecord(data=tuple(found.values()))
+    if len(entries) > len(stored):
+        points = ReferencePointsRecord(data=tuple(entries.values()))
         write_json(checked_path(experiment_dir, REFERENCE_POINTS), points.to_json())
 
 

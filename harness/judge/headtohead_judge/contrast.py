@@ -233,15 +233,15 @@ class ScoreTable:
         seeds: dict[int, None] = {}
         for by_seed in self.scores.values():
             seeds.update(dict.fromkeys(by_seed))
-        found = []
+        block_models = []
         for block in self.blocks:
             rows = {}
             for side in block:
                 by_seed = self.scores[side]
                 if len(by_seed) > 1:
                     rows[side] = [by_seed.get(seed, np.nan) for seed in seeds]
-            found.append(pooled(rows))
-        return found
+            block_models.append(pooled(rows))
+        return block_models
 
     @cached_property
     def _block_of(self) -> dict[Side, int]:
@@ -364,19 +364,21 @@ def _differences(
 
     Contrasts in the same blocks share a common variance, to which contrasts of the same difference contribute once.
     """
-    own = []
+    unpooled = []
     members: dict[tuple[int, ...], dict[object, tuple[Difference, float]]] = {}
     for contrast, _, by_seed in family:
         difference = paired_differences(by_seed, scale=table.largest_score(contrast))
         blocks, model = table.block_model(contrast)
-        own.append((difference, blocks, model))
+        unpooled.append((difference, blocks, model))
         members_of_blocks = members.setdefault(blocks, {})
         members_of_blocks[contrast.key] = (difference, contrast.squared_weight)
     variances = {}
     for blocks, members_of_blocks in members.items():
         variances[blocks] = contrast_variance(members_of_blocks.values())
     differences = []
-    for (contrast, seeds, _), (own_difference, blocks, own_model) in zip(family, own, strict=True):
+    for (contrast, seeds, _), (own_difference, blocks, own_model) in zip(
+        family, unpooled, strict=True
+    ):
         difference = own_difference
         model = None
         if own_model is not None:

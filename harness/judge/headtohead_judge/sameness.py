@@ -214,9 +214,9 @@ def _scores_at(curves: Curves, step: float | None) -> dict[str, dict[str, float]
     scores: dict[str, dict[str, float]] = {}
     for run, curve in curves.items():
         if step is not None and step not in curve:
-            known = listed([f"{known:g}" for known in sorted(curve)])
+            steps = listed([f"{number:g}" for number in sorted(curve)])
             raise HeadToHeadError(
-                f"variant '{run.variant}', seed {run.seed} has no score at step {step:g}; its steps: {known}"
+                f"variant '{run.variant}', seed {run.seed} has no score at step {step:g}; its steps: {steps}"
             )
         scores.setdefault(run.variant, {})[run.seed] = curve[max(curve) if step is None else step]
     return scores

@@ -153,7 +153,10 @@ def look_lines(judged: Judged) -> list[str]:
 
 P_LINE = "p: one-sided paired t-test, {degrees:.3g} degrees of freedom, standard deviation {deviation} {source}"
 OWN_VARIANCE = "of these differences alone"
-MODERATED = "(that of these differences, {own} with {own_degrees} degrees, moderated towards earlier decisions)"
+MODERATED = (
+    "(that of these differences, {unmoderated} with {unmoderated_degrees} degrees, moderated towards earlier "
+    "decisions)"
+)
 BETTER_NOT_KEPT = "better is the verdict of a two-sided test of this table alone, at 5 %"
 
 
@@ -161,8 +164,8 @@ def p_line(decision: Decision) -> str:
     """Return the line on the test of a decision: its variance, and where it comes from."""
     source = OWN_VARIANCE
     if decision.test_degrees > decision.degrees:
-        own = f"{math.sqrt(decision.variance):.3g}"
-        source = MODERATED.format(own=own, own_degrees=decision.degrees)
+        unmoderated = f"{math.sqrt(decision.variance):.3g}"
+        source = MODERATED.format(unmoderated=unmoderated, unmoderated_degrees=decision.degrees)
     deviation = f"{math.sqrt(decision.test_variance):.3g}"
     return P_LINE.format(degrees=decision.test_degrees, deviation=deviation, source=source)
 

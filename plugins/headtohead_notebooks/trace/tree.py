@@ -76,15 +76,15 @@ class TracePart:
 def as_tree(trace: Trace) -> list[TracePart]:
     """Return the top-level parts: encoder, decoder and output."""
     root = TracePart("")
-    known: dict[str, TracePart] = {}
+    parts: dict[str, TracePart] = {}
     for step in trace:
         parent = root
         for path in enclosing_paths(step.part or OUTPUT):
             if path.rpartition(".")[2] in NUMBERED:
                 continue  # "head" without a number is no part
-            if path not in known:
-                known[path] = TracePart(path, trace.attends_to_source)
-                parent.items.append(known[path])
-            parent = known[path]
+            if path not in parts:
+                parts[path] = TracePart(path, trace.attends_to_source)
+                parent.items.append(parts[path])
+            parent = parts[path]
         parent.items.append(step)
     return root.parts

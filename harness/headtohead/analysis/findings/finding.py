@@ -68,8 +68,8 @@ class Rule:
         findings = []
         for sentence in self.check(analysis):
             text = capitalised(sentence.text)
-            found = Finding(self.name, self.severity, sentence.variants, text, sentence.limit)
-            findings.append(found)
+            finding = Finding(self.name, self.severity, sentence.variants, text, sentence.limit)
+            findings.append(finding)
         return findings
 
 

@@ -143,7 +143,7 @@ class Finding:
 class Findings:
     """The verdicts of a stack, its sizes, and what did not fit into the limits."""
 
-    found: list[Finding] = field(default_factory=list)
+    verdicts: list[Finding] = field(default_factory=list)
     sizes: str = ""
     not_checked: list[str] = field(default_factory=list)
     step_seconds: float = 0.0
@@ -152,12 +152,12 @@ class Findings:
     @property
     def violation(self) -> Finding | None:
         """The first violation."""
-        violations = (each for each in self.found if each.verdict.outcome == "violated")
+        violations = (each for each in self.verdicts if each.verdict.outcome == "violated")
         return next(violations, None)
 
     def add(self, check: str, verdict: Verdict, stack: PlannedStack, where: str = "") -> None:
         """Add a verdict; a known violation of a setting of the stack is no violation."""
-        self.found.append(Finding(check, with_known_cause(check, verdict, stack), where))
+        self.verdicts.append(Finding(check, with_known_cause(check, verdict, stack), where))
 
     def miss(self, text: str) -> None:
         """Name what was not checked, once."""
@@ -194,10 +194,10 @@ def with_known_cause(check: str, verdict: Verdict, stack: PlannedStack) -> Verdi
     if verdict.state != "violated":
         return verdict
     for config in stack.configs:
-        known = known_violations(config)
+        causes = known_violations(config)
         for invariant in INVARIANT_OF.get(check, ()):
-            if invariant in known:
-                return replace(verdict, cause=known[invariant])
+            if invariant in causes:
+                return replace(verdict, cause=causes[invariant])
     return verdict
 
 
@@ -255,16 +255,16 @@ def _check_isolation(
     is_causal = torch.tensor([hides_future(config) for config in stack.configs])
     evaluation = _evaluation(training, clock.left / OWN_PASSES, findings)
     for passes, fraction in ((forward, 0.5), (evaluation, 1.0)):
-        found = isolation(passes, is_causal, BOUNDS[precision], clock.share(fraction))
+        checked = isolation(passes, is_causal, BOUNDS[precision], clock.share(fraction))
         where = f"{passes.mode}, {precision}"
-        findings.add("isolation-as-trained", found.verdict, stack, where)
-        if found.verdict.state == "violated":
+        findings.add("isolation-as-trained", checked.verdict, stack, where)
+        if checked.verdict.state == "violated":
             return
-        is_complete = found.covered == found.positions or not bool(is_causal.any())
+        is_complete = checked.covered == checked.positions or not bool(is_causal.any())
         is_most_exact = precision == "float64" or stack.float64_members == 0
         if is_most_exact and not is_complete:
             findings.miss(
-                f"{found.positions - found.covered} of {found.positions} positions in {passes.mode}"
+                f"{checked.positions - checked.covered} of {checked.positions} positions in {passes.mode}"
             )
 
 

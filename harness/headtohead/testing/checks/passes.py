@@ -324,15 +324,15 @@ def trained_tensors(forward: Forward) -> Verdict:
 
     Other tensors, such as one that a closure holds, are shared by all members, never updated and not saved.
     """
-    known = {id(parameter): name for name, parameter in forward.model.named_parameters()}
+    names_by_id = {id(parameter): name for name, parameter in forward.model.named_parameters()}
     output = forward()
     after = dict(forward.model.named_parameters())
-    if new := [name for name, parameter in after.items() if id(parameter) not in known]:
+    if new := [name for name, parameter in after.items() if id(parameter) not in names_by_id]:
         return violated(
             f"'{new[0]}' is created in a forward pass, so it never trains; create it in build"
         )
     for tensor in _leaves(output):
-        if id(tensor) not in known:
+        if id(tensor) not in names_by_id:
             return violated(
                 f"a backward pass reaches a tensor {list(tensor.shape)} that is no parameter of the model, so it "
                 "never trains, is shared by all members and is not saved; create it in build with self.parameter"
@@ -372,15 +372,15 @@ def derivative(forward: Forward, clock: Clock) -> tuple[Verdict, int, int]:
     (forward() * weights).sum().backward()
     slope = Slope(forward, weights, generator)
     verdict = slope.compare(parameters, "all parameters")
-    own = outside_parameters(model)
+    outside = outside_parameters(model)
     checked = 0
-    for name, parameter in list(own.items())[:MAX_OWN_TENSORS]:
+    for name, parameter in list(outside.items())[:MAX_OWN_TENSORS]:
         if verdict.state == "violated" or clock.left <= 0:
             break
         verdict = slope.compare({name: parameter}, name)
         checked += 1
     model.zero_grad()
-    return verdict, checked, len(own)
+    return verdict, checked, len(outside)
 
 
 @dataclass(frozen=True)
@@ -440,11 +440,11 @@ class Slope:
 
 def outside_parameters(model: Transformer) -> dict[str, nn.Parameter]:
     """Return the trained parameters of components that headtohead does not provide."""
-    found: dict[str, nn.Parameter] = {}
+    parameters: dict[str, nn.Parameter] = {}
     for path, module in model.named_modules():
         if not isinstance(module, Component) or type(module).__module__ in MODULES:
             continue
         for name, parameter in module.named_parameters(prefix=path):
             if parameter.requires_grad:
-                found[name] = parameter
-    return found
+                parameters[name] = parameter
+    return parameters

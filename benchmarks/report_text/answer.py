@@ -105,11 +105,10 @@ def steps(page: Page, contrast: Contrast) -> Expected:
 
 CLAIMS: list[tuple[str, Callable[[Page, Contrast], Expected]]] = [
     (rf"(?:improve|worsen|rise|fall)s?[:,] {SIGNED}", signed_and_ends),
-    (rf"(?:more|less) than the sum(?: in [\w -]+)?, {SIGNED}", signed_and_ends),
+    (rf"(?:better|worse) than the sum of their effects(?: in [\w -]+)?, {SIGNED}", signed_and_ends),
     (rf" is (?:better|worse) with .*? than with .*?: {SIGNED}", signed_and_ends),
     (rf"the difference(?: in [\w -]+)? is {SIGNED}", signed_and_ends),
     (rf"(?:improve|worsen|rise|fall)s? by {SIGNED}", size_and_ends),
-    (rf"(?:gain|lose) {SIGNED} (?=(?:more|less) than the sum)", size_and_ends),
     (rf" is {SIGNED} (?=(?:better|worse) with)", size_and_ends),
     (rf"the margin of {N}", margin),
     (rf"within {N}(?: on average)?(?: in [\w -]+)?[:,] {SIGNED}", margin),
@@ -249,29 +248,12 @@ def expected_words(page: Page, contrast: Contrast) -> str:
     direction = contrast["direction"]
     if contrast["family"] != "interactions":
         return WORDS.get(direction, "")
-    if direction not in ("larger", "smaller"):
+    if direction not in ("larger", "smaller", "better", "worse"):
         return WORDS_ON_INTERACTIONS.get(direction, "")
-    is_higher = contrast["metric"].endswith(HIGHER)
-    is_better = (direction == "larger") == is_higher
-    is_gain = (sum_of_effects(page, contrast) > 0) == is_higher
-    more = "more" if is_better == is_gain else "less"
-    together = (
-        rf"together they {'gain' if is_gain else 'lose'} (?:\S+ (?:\(.*\) )?)?{more} than the sum"
-    )
-    return rf"{together}| is (?:\S+ (?:\(.*\) )?)?{'better' if is_better else 'worse'} with "
-
-
-def sum_of_effects(page: Page, contrast: Contrast) -> float:
-    """Return the sum of the effects of both changes of an interaction alone, over all settings.
-
-    The first pair of a setting is both changes minus the second, the other pair is neither minus the first.
-    """
-    total = 0.0
-    for setting in settings_of(contrast):
-        (_, second), (neither, first) = setting["pairs"]
-        means = [page.mean_of(slug, contrast["metric"]) for slug in (first, second, neither)]
-        total += means[0] + means[1] - 2 * means[2]
-    return total
+    is_raised = contrast["interval"]["low"] > 0
+    is_better = is_raised == contrast["metric"].endswith(HIGHER)
+    word = "better" if is_better else "worse"
+    return rf"together they are {word} than the sum| is (?:\S+ (?:\(.*\) )?)?{word} with "
 
 
 LESS = re.compile(r"; the difference is smaller than the margin|, less than the margin")

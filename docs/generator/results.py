@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import yaml
 
@@ -63,42 +64,53 @@ SETTLED |= {"equivalent": "equivalent"}
 
 @dataclass(frozen=True)
 class Setting:
-    """Where a difference was measured: data, size and training; its text is the head of a column."""
+    """Where a difference was measured: data, size and training; its text is the head of a column.
+
+    A difference that is an average has every value of its parts, such as ``2 + 2 and 5`` layers.
+    """
 
     data: str
-    width: int
+    width: str
     layers: str
-    steps: int
-    passes: float | None
-    matched: str | None
+    steps: str
+    passes: str
+    matched: str
     tuned: tuple[str, ...]
 
     @classmethod
-    def of(cls, fields: Mapping[str, Any]) -> Setting:
-        """Return the setting of a contrast of ``answer.json``."""
+    def of(cls, parts: Sequence[Mapping[str, Any]]) -> Setting:
+        """Return the setting of a contrast of ``answer.json``, from those of its parts."""
+        tuned: dict[str, None] = {}
+        for part in parts:
+            tuned.update(dict.fromkeys(part["tuned"]))
         return cls(
-            data=fields["data"],
-            width=fields["width"],
-            layers=" + ".join(map(str, fields["layers"])),
-            steps=fields["steps"],
-            passes=fields["passes"],
-            matched=fields["matched"],
-            tuned=tuple(fields["tuned"]),
+            data=_distinct([part["data"] for part in parts]),
+            width=_distinct([str(part["width"]) for part in parts]),
+            layers=_distinct([" + ".join(map(str, part["layers"])) for part in parts]),
+            steps=_distinct([f"{part['steps']:,}" for part in parts]),
+            passes=_distinct([f"{part['passes']:.2g}" for part in parts if part["passes"]]),
+            matched=_distinct([part["matched"] for part in parts if part["matched"]]),
+            tuned=tuple(tuned),
         )
 
     @property
     def lines(self) -> list[str]:
         """The setting as lines of a cell."""
         unit = "layer" if self.layers == "1" else "layers"
-        lines = [self.data, f"width {self.width}, {self.layers} {unit}", f"{self.steps:,} steps"]
+        lines = [self.data, f"width {self.width}, {self.layers} {unit}", f"{self.steps} steps"]
         if self.passes:
-            lines[-1] += f", {self.passes:.2g} passes"
+            lines[-1] += f", {self.passes} passes"
         if self.matched:
             lines.append(f"equal {self.matched}")
         if self.tuned:
             names = [field.rpartition(".")[2].replace("lr", "rates") for field in self.tuned]
             lines.append(f"tuned {listed(names)}")
         return lines
+
+
+def _distinct(values: Sequence[str]) -> str:
+    """Return the distinct values as text, in their order."""
+    return listed(list(dict.fromkeys(values))) if values else ""
 
 
 @dataclass(frozen=True)
@@ -182,8 +194,8 @@ def results(reports: Path = REPORTS) -> list[Result]:
         for contrast in answer["contrasts"]:
             if _is_shown(contrast):
                 name = _name(contrast, answer["contrasts"])
-                _, against = contrast["pairs"][0]
-                setting = Setting.of(answer["settings"][against])
+                settings = [answer["settings"][against] for _, against in contrast["pairs"]]
+                setting = Setting.of(settings)
                 results.append(Result(report, setting, contrast, name))
     return results
 
@@ -280,16 +292,22 @@ def _cell(result: Result) -> str:
 
 
 def combined(group: Sequence[Result]) -> CombinedSettings | None:
-    """Return the settings of a change in one metric combined; None with too few, or shared runs.
+    """Return the settings of a change in one metric combined; None if `_why_not_combined` has a reason."""
+    if _why_not_combined(group):
+        return None
+    return combine([result.estimate for result in group])
 
-    A setting is a result with a variance.
-    """
+
+def _why_not_combined(group: Sequence[Result]) -> str:
+    """Return the sentence on why settings in one metric are not combined; empty if they are."""
     if shares_runs(group):
-        return None
-    differences = [result.estimate for result in group if result.estimate.error > 0]
-    if len(differences) < MIN_SETTINGS:
-        return None
-    return combine(differences)
+        return SHARED
+    if not all(result.estimate.error > 0 for result in group):
+        return CONSTANT
+    if len(group) < MIN_SETTINGS:
+        number = counted(len(group), "setting").capitalize()
+        return SINGLE.format(number=number, metric=readable(group[0].metric))
+    return ""
 
 
 def shares_runs(group: Sequence[Result]) -> bool:
@@ -310,6 +328,7 @@ NOT_COUNTED = (
     "{number} cannot tell, because all scores there are the lowest or highest possible ones, and {verb} "
     "not counted."
 )
+CONSTANT = "Its settings are not combined, because a difference that is the same in every seed has no variance."
 SHARED = "Its settings are not combined, because some are from one report and can share runs."
 
 
@@ -333,11 +352,7 @@ def _sentences(measured: Sequence[Result]) -> str:
     metric = measured[0].metric
     together = combined(measured)
     if together is None:
-        first = _sentence(measured[0])
-        if shares_runs(measured):
-            return f"{first} {SHARED}"
-        number = counted(len(measured), "setting").capitalize()
-        return f"{first} {SINGLE.format(number=number, metric=readable(metric))}"
+        return f"{_sentence(measured[0])} {_why_not_combined(measured)}"
     return COMBINED.format(
         settings=together.settings,
         metric=readable(metric),
@@ -529,16 +544,35 @@ def _component(change: tuple[str, str, str], folder: Path) -> str:
 
 
 def costs(result: Result, reports: Path) -> tuple[str, str]:
-    """Return by how much the change raises parameters and FLOPs, as texts; empty without a table of runs."""
+    """Return by how much the change raises parameters and FLOPs, as texts; empty without a table of runs.
+
+    An average of several settings has the smallest and the largest value. A variant that equals another one is not in
+    the table.
+    """
     file = reports / result.report / "results.csv"
     if not file.is_file():
         return "", ""
     runs = pd.read_csv(file)
     columns = ["parameters/non_embedding", "flops_per_token"]
     of_variants = runs.groupby("variant")[columns].first()
-    ((variant, against), *_) = result.contrast["pairs"]
-    parameters, flops = of_variants.loc[variant] / of_variants.loc[against] - 1
-    return f"{100 * parameters:+.1f} %", f"{100 * flops:+.1f} %"
+    variants = []
+    against = []
+    for variant, other in result.contrast["pairs"]:
+        if variant in of_variants.index and other in of_variants.index:
+            variants.append(variant)
+            against.append(other)
+    if not variants:
+        return "", ""
+    raised = of_variants.loc[variants].to_numpy() / of_variants.loc[against].to_numpy() - 1
+    parameters, flops = raised.T
+    return _percent(parameters), _percent(flops)
+
+
+def _percent(fractions: np.ndarray) -> str:
+    """Return equal fractions as a percentage, and different ones as the smallest and the largest."""
+    low = f"{100 * fractions.min():+.1f}"
+    high = f"{100 * fractions.max():+.1f}"
+    return f"{low} %" if low == high else f"{low} to {high} %"
 
 
 COMMAND = re.compile(r"^h2h run (.+?\.yaml) --no-tracking(.*)$", re.MULTILINE)

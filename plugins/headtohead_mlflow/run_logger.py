@@ -155,12 +155,13 @@ class MlflowRunLogger(Logger):
     def end(self, state: str, results: Mapping[str, float]) -> None:
         """Log the final metrics, the artifacts and, last, the content hash and the final status.
 
-        The metrics are those of the run directory, not ``results``. The last step of a killed run that may continue is
-        not logged.
+        The metrics are those of the run directory, not ``results``. The last step of a killed run is not logged if it
+        can be the final step of the training: the next attempt logs it with the results.
 
         Raises:
             HeadToHeadError: If a file of the run is damaged, or MLflow refuses a value.
         """
+        # The status of a run whose process is gone is KILLED.
         run = replace(self.run, observed_status=self.run.observed(sweep=True))
         last_step = 0
         last_time = 0
@@ -168,12 +169,13 @@ class MlflowRunLogger(Logger):
             self._add(name, point)
             last_step = max(last_step, point.step)
             last_time = max(last_time, point.time)
+        # A killed process writes no end, and perhaps no metric.
         ended = milliseconds(run.status.ended) or last_time or milliseconds(run.status.started) or 0
-        may_continue = last_step == run.status.steps or run.record.config.train.early_stopping
+        stops_early = run.record.config.train.early_stopping is not None
+        can_be_final = last_step == run.status.steps or stops_early
         if state in states.RESULTS:
             self._add_results(run.final_metrics, last_step, ended)
-        elif state == states.KILLED and may_continue:
-            # The process may have died after its last step, which the next attempt logs, with the results.
+        elif state == states.KILLED and can_be_final:
             self.fresh = {key: point for key, point in self.fresh.items() if key[1] != last_step}
         with refusals(), scratch(self.to.study) as folder:
             # The start of the MLflow run never changes, so images of a resumed run replace the earlier ones.

@@ -94,6 +94,23 @@ def test_equal_variants_have_no_verdict_where_paired_t_tests_find_some(transfer_
     assert counts.same_order < 10
 
 
+def test_sizes_have_the_order_of_the_file_if_the_first_variant_of_a_size_is_not_ranked(
+    analysed,
+) -> None:
+    sizes = ["d_model 16", "d_model 32", "d_model 64"]
+    analysis = analysed(
+        axes={"positional": ENCODINGS, "size": sizes},
+        score=lambda axes, seed: (
+            0.1 + 0.1 * ENCODINGS.index(axes["positional"]) + 0.01 * (seed % 3)
+        ),
+        states={("none-d_model 16", 3): "FAILED"},
+        question="Which positional encoding?",
+    )
+    transfers = order_transfer(analysis)
+    assert [(each.small, each.large) for each in transfers] == list(itertools.pairwise(sizes))
+    assert [each.num_variants for each in transfers] == [4, 5]
+
+
 def test_the_range_resamples_seeds_with_all_their_variants():
     """Seeds with opposite orders at the large size: the resampled mean has one order or the other."""
     small = [-1.0, -1.0, -1.5]

@@ -181,12 +181,17 @@ def test_a_name_of_the_file_and_a_late_margin_are_stated(study: Analysis) -> Non
         (
             LARGER,
             (0.01, 0.03),
-            "do not add up: together they {} {} than the sum, +0.020 (+0.010 to +0.030)",
+            "do not add up: together they are {better} than the sum of their effects, +0.020 (+0.010 to +0.030)",
         ),
         (
             SMALLER,
             (-0.03, -0.01),
-            "do not add up: together they {} {} than the sum, −0.020 (−0.030 to −0.010)",
+            "do not add up: together they are {worse} than the sum of their effects, −0.020 (−0.030 to −0.010)",
+        ),
+        (
+            BETTER,  # the verdict of a factor with the same difference
+            (0.01, 0.03),
+            "do not add up: together they are {better} than the sum of their effects, +0.020 (+0.010 to +0.030)",
         ),
         (
             NOT_SHOWN,
@@ -198,7 +203,7 @@ def test_a_name_of_the_file_and_a_late_margin_are_stated(study: Analysis) -> Non
     ],
 )
 @pytest.mark.parametrize("sign", [1, -1])
-def test_two_changes_gain_or_lose_more_or_less_than_the_sum_of_their_effects(
+def test_two_changes_are_better_or_worse_than_the_sum_of_their_effects(
     analysed: Any, verdict: Direction, interval: tuple[float, float], text: str, sign: int
 ) -> None:
     effects = {"rotary": 0.02, "gated": 0.03}
@@ -213,10 +218,8 @@ def test_two_changes_gain_or_lose_more_or_less_than_the_sum_of_their_effects(
     shown = judged(
         contrast, "x", (verdict, None), interval, 0.05 if verdict == EQUIVALENT else None
     )
-    gain = "gain" if sign > 0 else "lose"
-    more = "more" if (verdict == LARGER) == (sign > 0) else "less"
     both = "Rotary instead of sinusoidal and a gated output"
-    expected = text.format(gain, more)
+    expected = text.format(better="better", worse="worse")
     separator = "" if expected.startswith(":") else " "
     assert sentence(analysis, shown, names_metric=False) == f"{both}{separator}{expected}."
 

@@ -23,6 +23,7 @@ def folder(tmp_path: Path, h2h) -> Path:
         (["pairs", "phrases.csv", "--set", "header=true"], "phrases", "encoder-decoder"),
         (["text", "my novel.txt"], "my-novel", "decoder-only"),
         (["reverse", "--set", "size=300"], "reverse", "encoder-decoder"),
+        (["text", "--set", "file=my novel.txt"], "text", "decoder-only"),
     ],
 )
 def test_a_written_file_is_planned_as_it_is(
@@ -59,6 +60,10 @@ def test_a_text_without_file_is_downloaded_by_the_experiment(
         (["pairs", "phrases.csv"], "the first line has column names; set data.columns to two of"),
         (["text", "missing.txt"], "file 'missing.txt' does not exist"),
         (["copy", "phrases.csv"], "dataset 'copy' reads no file; type h2h new-experiment copy"),
+        (
+            ["reverse", "--set", "dataset=copy"],
+            "the dataset is an argument; type h2h new-experiment copy, without --set dataset",
+        ),
         (["txet"], "unknown dataset 'txet'; did you mean 'text'?"),
         (["text", "phrases.csv", "--set", "blok=3"], "did you mean 'block'?"),
         (["text", "there.txt"], "'there.yaml' already exists; delete or rename it"),

@@ -98,6 +98,34 @@ def test_three_settings_are_combined_and_never_counted(reports: Path) -> None:
     assert "| +3.0 % | +0.0 % |" in page
 
 
+def test_settings_with_one_that_has_no_variance_are_not_combined(reports: Path) -> None:
+    constant = [{"name": "training seeds", "variance": 0.0, "degrees": 5}]
+    made = contrast(0.0, "identical", setting=SETTING | {"width": 16}, sources=constant)
+    make_report(reports / "width-16", made)
+    ((change, group),) = by_change(results(reports)).items()
+    page = card(change, group, reports)
+    assert (
+        "not combined, because a difference that is the same in every seed has no variance" in page
+    )
+    assert "mean difference" not in page
+
+
+def test_an_average_has_the_values_of_all_its_settings(tmp_path: Path) -> None:
+    folder = tmp_path / "reports" / "mean"
+    make_report(folder, contrast(-0.02, setting=SETTING | {"width": 32}))
+    file = folder / "answer.json"
+    stored = json.loads(file.read_text(encoding="utf-8"))
+    stored["settings"]["deep"] = SETTING | {"width": 32, "layers": [2, 2], "steps": 2000}
+    stored["contrasts"][0]["pairs"].append(["deep rotary", "deep"])
+    file.write_text(json.dumps(stored), encoding="utf-8")
+    with (folder / "results.csv").open("a", encoding="utf-8") as table:
+        table.write("\ndeep,200,20\ndeep rotary,200,22")
+    ((change, group),) = by_change(results(tmp_path / "reports")).items()
+    page = card(change, group, tmp_path / "reports")
+    assert "width 32, 4 and 2 + 2 layers, 1,000 and 2,000 steps, 0.78 passes" in page
+    assert "| +0.0 to +3.0 % | +0.0 to +10.0 % |" in page
+
+
 def test_two_settings_are_not_combined(reports: Path) -> None:
     shutil.rmtree(reports / "width-32")
     ((change, group),) = by_change(results(reports)).items()

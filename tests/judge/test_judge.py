@@ -15,6 +15,7 @@ from headtohead_judge.direction import direction
 from headtohead_judge.errors import HeadToHeadError
 from headtohead_judge.judging import Judged, judge
 from headtohead_judge.looks import Looks
+from headtohead_judge.text import judged_rows
 
 BASE = [0.80, 0.82, 0.81, 0.79, 0.83, 0.80]
 BETTER = [0.84, 0.85, 0.86, 0.83, 0.86, 0.85]
@@ -49,6 +50,14 @@ def test_differences_and_intervals_are_those_of_loops_over_scipy() -> None:
         "accuracy, higher is better, margin 0.02; paired by seed; baseline base: 0.8083 ("
     )
     assert (header.split()[:2], rows[0].split()[-1]) == (["variant", "seeds"], "margin")
+
+
+def test_a_small_difference_that_is_the_same_in_every_seed_is_not_printed_as_zero() -> None:
+    raised = [score + 0.0002 for score in BASE]
+    judged = judge(wide(base=BASE, raised=raised), baseline="base")
+    assert verdicts(judged) == {"raised": "better"}
+    (row,) = judged_rows(judged)
+    assert row["difference"] == "+0.00020"
 
 
 def test_the_variants_are_a_family_with_a_common_variance() -> None:

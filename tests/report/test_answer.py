@@ -373,8 +373,8 @@ def test_interactions_are_notes_beside_declared_contrasts_only(analysed):
         interval = contrast.judgement.interval
         shown = ends(interval.low, interval.high, analysis.metric, signed=True)
         text = (
-            "Independent instead of split heads and 4 instead of 2 heads do not add up: together they gain more than "
-            f"the sum in exact match, +{expected.mean:.3f} ({shown})."
+            "Independent instead of split heads and 4 instead of 2 heads do not add up: together they are better than "
+            f"the sum of their effects in exact match, +{expected.mean:.3f} ({shown})."
         )
         assert expected.mean > 0
         assert notes == [text] * count

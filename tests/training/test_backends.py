@@ -376,6 +376,18 @@ def test_a_graph_is_not_verified_by_members_that_have_all_diverged() -> None:
     assert not any(graph.verified for graph in stack.backend.graphs.values())
 
 
+@pytest.mark.parametrize("changed", [torch.nan, torch.inf])
+def test_a_step_that_is_finite_only_when_it_is_replayed_is_a_difference(changed: float) -> None:
+    before = {"weights": [torch.zeros(2, 3)]}
+    eager = torch.ones(2, 3)
+    eager[1] = changed
+    state = {"weights": [backends.Owned(eager, (0, 1))]}
+    members = [0, 1]
+    assert backends.compare(before, {"weights": [eager.clone()]}, state, members) == ("", True)
+    difference, _ = backends.compare(before, {"weights": [torch.ones(2, 3)]}, state, members)
+    assert difference.startswith("weights of member 1 differ by ")
+
+
 @case_table("copy", [1, 4], default=1)
 def test_where_memory_lacks_for_a_copy_of_the_state_the_training_goes_on(
     copy: int, monkeypatch: pytest.MonkeyPatch

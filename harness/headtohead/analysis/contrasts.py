@@ -392,17 +392,15 @@ def _planned(scores: Scores, record: ContrastRecord) -> ContrastResult:
 def _with_scored_settings(scores: Scores, planned: ContrastResult) -> ContrastResult:
     """Return a contrast of the settings with scores of all sides, or with the reason why it has no test.
 
-    There is no test, in this order of reasons: if sides are not comparable; unless ``allow_partial``, if a side lacks a
-    score in a seed of the study; if the settings with scores share no seed without a collapsed run. With a test,
-    settings at an end of the metric (`_is_at_end`) are left out, unless all are. The notes name missing scores,
-    collapsed runs, and settings at an end.
+    With a test, settings at an end of the metric (`_is_at_end`) are left out, unless all are. The notes name missing
+    scores, collapsed runs, and settings at an end.
     """
-    frames, contrast = scores.frames, planned.contrast
-    missing: dict[str, str] = {}
+    contrast = planned.contrast
+    missing: dict[str, str] = {}  # the reason by variant
     unscored: set[Side] = set()
     for side in contrast.sides:
-        by_seed = scores_of(frames, side)
-        reason = missing_scores(frames, side, by_seed)
+        by_seed = scores_of(scores.frames, side)
+        reason = missing_scores(scores.frames, side, by_seed)
         if reason:
             missing[side.variant] = reason
         if not by_seed:
@@ -410,32 +408,55 @@ def _with_scored_settings(scores: Scores, planned: ContrastResult) -> ContrastRe
     scored = [setting for setting in contrast.settings if not unscored.intersection(setting)]
     tested = contrast.with_settings(scored)
     collapsed = _collapsed_text(scores, contrast)
-    has_all_scores = scores.allow_partial or not missing
-    untested = _mismatch(scores, contrast)
-    if not untested and not (has_all_scores and scores.shared_seeds(tested.sides)):
-        untested = _unscored_text(scores, missing) or collapsed
+    untested = _why_untested(scores, contrast, tested, missing, collapsed)
     if untested:
         return replace(planned, untested=untested)
+
     notes = []
     if missing:
         notes.append(f"partial: {_missing_text(scores, missing)}")
     if collapsed:
         notes.append(collapsed)
-    telling = [setting for setting in tested.single_settings() if not _is_at_end(scores, setting)]
-    if not telling:
+    contrasts_within_range = [
+        single for single in tested.single_settings() if not _is_at_end(scores, single)
+    ]
+    num_at_end = len(tested.settings) - len(contrasts_within_range)
+    is_at_end = not contrasts_within_range
+    if is_at_end:
         notes.append(AT_END.format(ends=_ends_text(scores, tested)))
-    elif len(telling) < len(tested.settings):
-        number = len(tested.settings) - len(telling)
+    elif num_at_end:
         total = len(tested.settings)
-        notes.append(EXCLUDED.format(number=number, total=total, verdict=CANNOT_TELL))
-        tested = tested.with_settings([setting.settings[0] for setting in telling])
+        notes.append(EXCLUDED.format(number=num_at_end, total=total, verdict=CANNOT_TELL))
+        tested = tested.with_settings([single.settings[0] for single in contrasts_within_range])
     return replace(
         planned,
         contrast=tested,
-        trained=tested.of_trained(frames.trained),
-        is_at_end=not telling,
+        trained=tested.of_trained(scores.frames.trained),
+        is_at_end=is_at_end,
         notes=tuple(notes),
     )
+
+
+def _why_untested(
+    scores: Scores, contrast: Contrast, scored: Contrast, missing: Mapping[str, str], collapsed: str
+) -> str:
+    """Return why a contrast has no test; empty if it has one. The first reason that applies is returned.
+
+    Args:
+        scores: The scores of the study.
+        contrast: The contrast with all settings.
+        scored: The contrast of the settings with scores of all sides.
+        missing: Why a variant lacks scores in seeds of the study, by slug.
+        collapsed: The text on collapsed runs; empty without any.
+    """
+    mismatch = _mismatch(scores, contrast)
+    if mismatch:
+        return mismatch
+    if missing and not scores.allow_partial:
+        return _unscored_text(scores, missing)
+    if not scores.shared_seeds(scored.sides):
+        return _unscored_text(scores, missing) or collapsed
+    return ""
 
 
 def _is_at_end(scores: Scores, contrast: Contrast) -> bool:
@@ -578,45 +599,46 @@ def _judged_family(scores: Scores, family: Sequence[ContrastResult]) -> Family:
     scores are all at an end of the metric has the verdict `CANNOT_TELL`. A contrast without a test is returned
     unchanged and not counted. The margin of a contrast is `Scores.margin`.
     """
-    first_of: dict[object, ContrastResult] = {}
+    index_of: dict[object, int] = {}
+    distinct: list[ContrastResult] = []  # the first contrast of each difference
+    differences: list[Difference] = []
     for result in family:
-        if result.paired is not None:
-            first_of.setdefault(result.trained.key, result)
-    differences = []
-    margins = []
-    better = []
-    for result in first_of.values():
-        differences.append(result.paired)
-        margins.append(scores.margin(result.metric, result.references, result.others))
-        better.append(result.higher_is_better)
+        if result.paired is not None and result.trained.key not in index_of:
+            index_of[result.trained.key] = len(distinct)
+            distinct.append(result)
+            differences.append(result.paired)
+
+    margins = [scores.margin(first.metric, first.references, first.others) for first in distinct]
+    directions = [first.higher_is_better for first in distinct]
     looks = scores.frames.looks or Looks.single()
-    judgements = judge(differences, margin=margins, higher_is_better=better, looks=looks)
-    for index, result in enumerate(first_of.values()):
-        if result.is_at_end:
+    judgements = judge(differences, margin=margins, higher_is_better=directions, looks=looks)
+    for index, first in enumerate(distinct):
+        if first.is_at_end:
             judgements[index] = Judgement(CANNOT_TELL, margin=margins[index])
-    unlike = unlike_paired_tests(differences, judgements, looks=looks)
-    judgement_of = dict(zip(first_of, judgements, strict=True))
-    is_unlike = dict(zip(first_of, unlike, strict=True))
-    tested = sum(map(is_tested, differences))
+    is_unlike = unlike_paired_tests(differences, judgements, looks=looks)
+    num_tested = sum(map(is_tested, differences))
+    level = looks.level(level_of_each(num_tested))
+
     judged = []
     for result in family:
         if result.paired is None:
             judged.append(result)
             continue
-        key = result.trained.key
-        first = first_of[key]
-        margin = scores.frames.record.margins.get(result.metric)
+        index = index_of[result.trained.key]
+        first = distinct[index]
+        sign = result.trained.sign * first.trained.sign  # −1 if the two exchange their sides
+        margin_record = scores.frames.record.margins.get(result.metric)
         judged.append(
             replace(
                 result,
-                judgement=judgement_of[key].signed(result.trained.sign * first.trained.sign),
-                is_unlike_paired_test=is_unlike[key],
-                level=looks.level(level_of_each(tested)),
+                judgement=judgements[index].signed(sign),
+                is_unlike_paired_test=is_unlike[index],
+                level=level,
                 notes=_notes(result, first),
-                late_margin=margin is not None and margin.late,
+                late_margin=margin_record is not None and margin_record.late,
             )
         )
-    return Family(tuple(judged), tested)
+    return Family(tuple(judged), num_tested)
 
 
 def _notes(result: ContrastResult, first: ContrastResult) -> tuple[str, ...]:

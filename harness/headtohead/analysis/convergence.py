@@ -61,7 +61,8 @@ class LossTrend:
 
     ``loss`` is the loss at the start of the last fifth, ``fall`` its decrease in nats, ``steps`` the length of the last
     fifth, ``error`` the standard error of the fall over seeds (NaN for a single run), ``passes`` the number of passes
-    over the training data. ``reason`` explains why a trend is not judged.
+    over the training data. ``reason`` explains why a trend is not judged, or why a change that is large beside the loss
+    is flat.
     """
 
     verdict: str
@@ -222,11 +223,10 @@ def _variant_trend(
     run_trends: Mapping[str, RunTrend | str],
     passes: Mapping[str, float],
 ) -> LossTrend:
-    """Return the trend of a variant, averaged over its runs with a trend, and its verdict.
+    """Return the trend of a variant, averaged over its runs with a trend, and its `_verdict`.
 
-    Without such a run, it is not judged, for the reason of its first run in ``run_trends``. A change of at most 1 % or
-    0.01 nats is flat. A larger one is not judged if it is within two standard errors; for a single run, the standard
-    error is NaN and this is not tested.
+    Without such a run, it is not judged, for the reason of its first run in ``run_trends``. The passes are averaged
+    over all its runs in ``run_trends``.
 
     Args:
         frames: The experiment.
@@ -244,27 +244,44 @@ def _variant_trend(
         if isinstance(trend, RunTrend):
             trends.append(trend)
     if not trends:
-        why = "no finished run with a validation loss"
+        reason = "no finished run with a validation loss"
         if runs:
-            why = str(run_trends[runs[0]])
-        return LossTrend(NOT_JUDGED, why, len(runs))
-    n = len(trends)
-    loss, fall, steps = np.mean(trends, axis=0).tolist()
+            reason = str(run_trends[runs[0]])
+        return LossTrend(NOT_JUDGED, reason, len(runs))
+    mean = RunTrend(*np.mean(trends, axis=0).tolist())
     error = math.nan
-    if n > 1:
-        error = float(np.std([trend.fall for trend in trends], ddof=1)) / math.sqrt(n)
-    mean_passes = float(np.mean([passes[run] for run in runs]))
-    verdict = STILL_LEARNING if fall > 0 else RISING
-    reason = None
-    if not abs(fall) > MIN_FALL_FRACTION * loss:
-        verdict = _flat_verdict(frames, slug)
-    elif not abs(fall) > MIN_FALL_NATS:
-        verdict = _flat_verdict(frames, slug)
-        reason = f"the change is at most {MIN_FALL_NATS} nats"
-    elif abs(fall) <= STANDARD_ERRORS * error:
-        verdict = NOT_JUDGED
-        reason = "the change differs too much over seeds"
-    return LossTrend(verdict, reason, n, loss, fall, steps, error, mean_passes)
+    if len(trends) > 1:
+        falls = [trend.fall for trend in trends]
+        error = float(np.std(falls, ddof=1)) / math.sqrt(len(trends))
+    verdict, verdict_reason = _verdict(frames, slug, mean, error)
+    return LossTrend(
+        verdict,
+        verdict_reason,
+        n=len(trends),
+        loss=mean.loss,
+        fall=mean.fall,
+        steps=mean.steps,
+        error=error,
+        passes=float(np.mean([passes[run] for run in runs])),
+    )
+
+
+def _verdict(frames: Frames, slug: str, mean: RunTrend, error: float) -> tuple[str, str | None]:
+    """Return the verdict on a mean trend, and the reason of a verdict that the fraction of the loss does not explain.
+
+    A change of at most 1 % or 0.01 nats is flat. A larger one is not judged if it is within two standard errors; for a
+    single run, the standard error is NaN and this is not tested.
+    """
+    change = abs(mean.fall)
+    if change <= MIN_FALL_FRACTION * mean.loss:
+        return _flat_verdict(frames, slug), None
+    if change <= MIN_FALL_NATS:
+        return _flat_verdict(frames, slug), f"the change is at most {MIN_FALL_NATS} nats"
+    if change <= STANDARD_ERRORS * error:
+        return NOT_JUDGED, "the change differs too much over seeds"
+    if mean.fall > 0:
+        return STILL_LEARNING, None
+    return RISING, None
 
 
 def _flat_verdict(frames: Frames, slug: str) -> str:

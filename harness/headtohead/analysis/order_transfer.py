@@ -80,45 +80,68 @@ def order_transfer(scores: Scores) -> tuple[OrderTransfer, ...]:
         HeadToHeadError: If the stored values per example of a run are damaged.
     """
     by_size = _variants_by_size(scores)
-    data_set_of = {}
-    for number, data_set in enumerate(scores.data_sets):
-        data_set_of.update(dict.fromkeys(data_set, number))
-    results = []
+    transfers = []
     for small, large in itertools.pairwise(by_size):
-        small_slugs = []
-        large_slugs = []
-        data_sets = []
-        for other_axes, small_slug in by_size[small].items():
-            if other_axes in by_size[large]:
-                large_slug = by_size[large][other_axes]
-                small_slugs.append(small_slug)
-                large_slugs.append(large_slug)
-                data_sets.append((data_set_of[small_slug], data_set_of[large_slug]))
-        pairs = _pairs_with_equal(data_sets)
-        sides = [Side(slug, scores.metric) for slug in [*small_slugs, *large_slugs]]
-        scores_by_seed = [scores.healthy(side) for side in sides]
-        seeds = shared_seeds(scores_by_seed)
-        if not pairs or len(seeds) < 3:
-            continue
-        small_means, small_verdicts = _differences(scores, small_slugs, pairs)
-        large_means, large_verdicts = _differences(scores, large_slugs, pairs)
-        means = np.stack([small_means, large_means])
-        counts = compare_orders(means, np.stack([small_verdicts, large_verdicts]))
-        if counts is None:
-            continue
-        table = score_matrix(scores_by_seed, seeds).reshape(2, len(small_slugs), len(seeds))
-        has_order = means.all(axis=0)
-        first, second = np.array(pairs)[has_order].T
-        order_range = resampled_range(table[:, first] - table[:, second])
-        results.append(OrderTransfer(small, large, len(small_slugs), counts, order_range))
-    return tuple(results)
+        shared_axes = [axes for axes in by_size[small] if axes in by_size[large]]
+        small_slugs = [by_size[small][axes] for axes in shared_axes]
+        large_slugs = [by_size[large][axes] for axes in shared_axes]
+        transfer = _transfer(scores, small_slugs, large_slugs)
+        if transfer is not None:
+            counts, order_range = transfer
+            transfers.append(OrderTransfer(small, large, len(shared_axes), counts, order_range))
+    return tuple(transfers)
 
 
-def _pairs_with_equal(values: Sequence[object]) -> list[tuple[int, int]]:
-    """Return the indices of every two equal values, the smaller index first; empty without equal values."""
+def _transfer(
+    scores: Scores, small_slugs: Sequence[str], large_slugs: Sequence[str]
+) -> tuple[OrderCounts, Interval] | None:
+    """Return the counts of two sizes and the range of the same order; None if no pair has an order at both sizes.
+
+    None also with fewer than three seeds that all variants share.
+
+    Args:
+        scores: The scores of the experiment.
+        small_slugs: The variants at the smaller size.
+        large_slugs: The same variants at the larger size, in the same order.
+
+    Raises:
+        HeadToHeadError: If the stored values per example of a run are damaged.
+    """
+    pairs = _pairs_on_same_data(scores, small_slugs, large_slugs)
+    sides = [Side(slug, scores.metric) for slug in [*small_slugs, *large_slugs]]
+    scores_by_seed = [scores.healthy(side) for side in sides]
+    seeds = shared_seeds(scores_by_seed)
+    if not pairs or len(seeds) < 3:
+        return None
+    small_means, small_verdicts = _differences(scores, small_slugs, pairs)
+    large_means, large_verdicts = _differences(scores, large_slugs, pairs)
+    means = np.stack([small_means, large_means])  # [size, pair]
+    verdicts = np.stack([small_verdicts, large_verdicts])
+    counts = compare_orders(means, verdicts)
+    if counts is None:
+        return None
+    # The rows of the matrix are the variants at the small size, then those at the large size.
+    matrix = score_matrix(scores_by_seed, seeds)
+    by_size = matrix.reshape(2, len(small_slugs), len(seeds))
+    has_order = means.all(axis=0)  # a pair with equal means at one of the sizes has none
+    first, second = np.array(pairs)[has_order].T
+    differences = by_size[:, first] - by_size[:, second]  # [size, pair, seed]
+    return counts, resampled_range(differences)
+
+
+def _pairs_on_same_data(
+    scores: Scores, small_slugs: Sequence[str], large_slugs: Sequence[str]
+) -> list[tuple[int, int]]:
+    """Return the indices of every two variants with the same data at each size, the smaller index first."""
+    number_of_data_set = {}
+    for number, data_set in enumerate(scores.data_sets):
+        for slug in data_set:
+            number_of_data_set[slug] = number
     pairs = []
-    for first, second in itertools.combinations(range(len(values)), 2):
-        if values[first] == values[second]:
+    for first, second in itertools.combinations(range(len(small_slugs)), 2):
+        numbers_at_small = {number_of_data_set[small_slugs[index]] for index in (first, second)}
+        numbers_at_large = {number_of_data_set[large_slugs[index]] for index in (first, second)}
+        if len(numbers_at_small) == 1 and len(numbers_at_large) == 1:
             pairs.append((first, second))
     return pairs
 
@@ -126,13 +149,19 @@ def _pairs_with_equal(values: Sequence[object]) -> list[tuple[int, int]]:
 def _variants_by_size(
     scores: Scores,
 ) -> dict[Scalar, dict[tuple[tuple[str, Scalar], ...], str]]:
-    """Return the ranked variants with runs of their own by size, then by the values of their other axes."""
+    """Return the ranked variants with runs of their own by size, then by the values of their other axes.
+
+    Sizes have the order of the experiment file, whichever variants are ranked.
+    """
     by_size: dict[Scalar, dict[tuple[tuple[str, Scalar], ...], str]] = {}
     for slug, variant in scores.frames.by_slug.items():
+        if SIZE_AXIS not in variant.axes:
+            continue
+        variants = by_size.setdefault(variant.axes[SIZE_AXIS], {})
         has_runs = scores.frames.trained(slug) == slug
-        if SIZE_AXIS in variant.axes and slug in scores.ranked and has_runs:
+        if slug in scores.ranked and has_runs:
             rest = tuple(item for item in variant.axes.items() if item[0] != SIZE_AXIS)
-            by_size.setdefault(variant.axes[SIZE_AXIS], {})[rest] = slug
+            variants[rest] = slug
     return by_size
 
 

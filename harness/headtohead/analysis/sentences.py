@@ -63,8 +63,8 @@ NEARLY_ZERO = "{name}: the difference{in_metric} is 0 to within {margin}, {signe
 """The sentence on two metrics, or on the effects of a head, whose difference is smaller than the margin."""
 
 SUMS: dict[Direction, str] = {
-    BETTER: "{both} do not add up: together they {gain} {more} than the sum{in_metric}, {signed}{limit}.",
-    WORSE: "{both} do not add up: together they {gain} {less} than the sum{in_metric}, {signed}{limit}.",
+    BETTER: "{both} do not add up: together they are better than the sum of their effects{in_metric}, {signed}{limit}.",
+    WORSE: "{both} do not add up: together they are worse than the sum of their effects{in_metric}, {signed}{limit}.",
     EQUIVALENT: "{both} add up to within {margin}{in_metric}: {signed}{late}.",
     NOT_SHOWN: "{both}: no interaction{in_metric} shown, {signed}; together they could be {possible} than the sum.",
     IDENTICAL: "{both} add up exactly{in_metric}, in every seed.",
@@ -264,13 +264,15 @@ def _interaction_sentence(
 ) -> str:
     """Return the sentence on whether two changes add up, or on how the effect of a change depends on data or size.
 
-    A detected interaction is larger or smaller, and has the template of better or worse. It is better if the
-    interaction is in the direction of better scores: both changes together are better than the sum of their effects, or
+    A detected interaction has the template of better or worse, whatever its verdict is called. It is better if its
+    interval is in the direction of better scores: both changes together are better than the sum of their effects, or
     the effect is better with the other data or size. Other verdicts have their own templates.
     """
     direction = contrast.direction
-    is_better = (direction == LARGER) == higher_is_better(contrast.metric)
-    if contrast.detected:
+    interval = contrast.judgement.interval
+    if contrast.detected and interval is not None:
+        is_higher = interval.low > 0
+        is_better = is_higher == higher_is_better(contrast.metric)
         direction = BETTER if is_better else WORSE
     _, second = contrast.record.effects
     slots = _slots(contrast, names_metric=names_metric)
@@ -280,11 +282,7 @@ def _interaction_sentence(
         slots["value"] = as_noun(analysis.frames.record.phrase(second.axis, second.value))
         slots["against"] = as_noun(analysis.frames.record.phrase(second.axis, second.against))
         return DEPENDENCES[direction].format(**slots)
-    is_gain = _sum_of_effects(analysis, contrast) > 0
     slots["both"] = _both(first_clause, second_clause)
-    slots["gain"] = "gain" if is_gain else "lose"
-    slots["more"] = "more" if is_gain else "less"
-    slots["less"] = "less" if is_gain else "more"
     return SUMS[direction].format(**slots)
 
 
@@ -310,18 +308,3 @@ def _both(first: str, second: str) -> str:
     """Return the clauses of two changes as the subject of a sentence, with a capital first letter."""
     both = BOTH.format(first=as_noun(first), second=as_noun(second))
     return capitalised(both)
-
-
-def _sum_of_effects(analysis: Analysis, contrast: ContrastResult) -> float:
-    """Return the sum of the effects of both changes alone, added over the settings.
-
-    It is positive if the changes improve the score. Each score is the mean of a variant over its seeds; NaN if a
-    variant has no score.
-    """
-    total = 0.0
-    for setting in contrast.contrast.settings:
-        means = [analysis.frames.summary(side.variant, contrast.metric).mean for side in setting]
-        # The order of the sides is that of `Factorial.interaction_weights`.
-        _, only_second, only_first, neither = means
-        total += (only_first - neither) + (only_second - neither)
-    return total if higher_is_better(contrast.metric) else -total

@@ -79,46 +79,51 @@ def two_way(scores: Scores, compare: Compare) -> TwoWayResult | None:
     Raises:
         HeadToHeadError: If the stored values per example of a run are damaged.
     """
-    frames, metric = scores.frames, scores.metric
-    values = _varied_values(frames.record)
+    record, metric = scores.frames.record, scores.metric
+    values = _varied_values(record)
     if len(values) != 2 or {DATA_AXIS, SIZE_AXIS}.intersection(values):
         return None
     (row_axis, row_values), (column_axis, column_values) = values.items()
     if min(len(row_values), len(column_values)) < MIN_VALUES:
         return None
-    slugs: dict[Cell, str] = {}
-    for variant in frames.record.variants:
+    slug_of: dict[Cell, str] = {}
+    for variant in record.variants:
         cell = variant.phrase(row_axis), variant.phrase(column_axis)
-        slugs[cell] = variant.slug
-    healthy: dict[Cell, dict[int, float]] = {}
-    for cell, slug in slugs.items():
+        slug_of[cell] = variant.slug
+    if len(slug_of) < len(row_values) + len(column_values):  # one_at_a_time
+        return None
+
+    scores_of: dict[Cell, dict[int, float]] = {}  # by seed, of the ranked cells
+    for cell, slug in slug_of.items():
         by_seed = scores.healthy(Side(slug, metric))
         if by_seed and slug in scores.ranked:
-            healthy[cell] = by_seed
-    is_product = len(slugs) >= len(row_values) + len(column_values)  # else one_at_a_time
-    if not healthy or not is_product:
+            scores_of[cell] = by_seed
+    if not scores_of:
         return None
+
     cells = {
-        cell: summarise([*by_seed.values()], span(metric)) for cell, by_seed in healthy.items()
+        cell: summarise([*by_seed.values()], span(metric)) for cell, by_seed in scores_of.items()
     }
-    comparisons = compare(frozenset(slugs[cell] for cell in healthy))
+    comparisons = compare(frozenset(slug_of[cell] for cell in cells))
     best = max(cells, key=lambda cell: scores.sign * cells[cell].mean)
     ranking = []
     for cell, summary in cells.items():
-        comparison = comparisons.get(frames.trained(slugs[cell]))
-        is_best = healthy[cell] == healthy[best]
+        comparison = comparisons.get(scores.frames.trained(slug_of[cell]))
+        is_best = scores_of[cell] == scores_of[best]
         ranking.append(Combination(*cell, summary, comparison, is_best))
     ranking.sort(
         key=lambda combination: (not combination.is_best, -scores.sign * combination.summary.mean)
     )
-    has_margin = bool(scores.margin(metric, [slugs[best]]))
+    margin = record.margins.get(metric)
+    if not scores.margin(metric, [slug_of[best]]):  # no verdict can use it
+        margin = None
     return TwoWayResult(
         axes=(row_axis, column_axis),
         rows=_best_first(row_values, 0, cells, scores.sign),
         columns=_best_first(column_values, 1, cells, scores.sign),
         cells=cells,
         ranking=tuple(ranking),
-        margin=frames.record.margins.get(metric) if has_margin else None,
+        margin=margin,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -40,9 +41,19 @@ def command(runs: Path) -> None:
         sys.exit(1)
 
 
+def _installed_versions() -> dict[str, str]:
+    """Return the versions of `PACKAGES` that are imported; a package that is not installed is left out."""
+    from importlib import metadata
+
+    versions = {}
+    for name in PACKAGES:
+        with suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
+    return versions
+
+
 def _diagnoses(runs: Path) -> Iterator[Diagnosis]:
     import platform
-    from importlib import metadata
 
     yield OK, "python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     import torch
@@ -52,9 +63,8 @@ def _diagnoses(runs: Path) -> Iterator[Diagnosis]:
     from headtohead.model.precision import describe_bfloat16, faster_precision
     from headtohead.plugins.launcher import cpu_cores
 
-    versions = {package.name: package.version for package in metadata.distributions()}
-    installed = [f"{name} {versions[name]}" for name in PACKAGES if name in versions]
-    yield OK, "packages", ", ".join(installed)
+    versions = _installed_versions()
+    yield OK, "packages", ", ".join(f"{name} {version}" for name, version in versions.items())
     missing = [name for name in PACKAGES if name not in versions]
     if missing:
         problem = f"not installed: {', '.join(missing)}; install headtohead with its dependencies"

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from string import Template
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from headtohead.cli.options import load_plugins, plugin_option, set_option
 from headtohead_judge.output import echo
+
+if TYPE_CHECKING:  # h2h --help does not import pydantic
+    from pydantic.fields import FieldInfo
 
 FILE = Template("""\
 # h2h plan $name.yaml shows the cost, h2h run $name.yaml trains and reports.
@@ -32,7 +36,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "text": {"download": "tinyshakespeare"},
     "mqar": {"levels": ["8x2"], "alphabet": 32},
 }
-"""Options if none is given, for datasets that need a file or whose default task is too hard for 400 steps."""
+"""Options without a file, for datasets that need one or whose default task is too hard for 400 steps."""
 
 
 @click.command("new-experiment")
@@ -48,52 +52,70 @@ def command(dataset: str, file: Path | None, overrides: tuple[str, ...]) -> None
     """
     from headtohead.config.builder import resolve
     from headtohead.config.loading import experiment_name, read_override
-    from headtohead.config.reference import meaning
     from headtohead.data import cache_root, read_corpus
     from headtohead.errors import HeadToHeadError
     from headtohead.plugins.registry import find_dataset
 
     load_plugins()
     if Path(dataset).is_file():
-        name = shlex.quote(dataset)
+        quoted = shlex.quote(dataset)
         raise HeadToHeadError(
-            f"'{dataset}' is a file; type h2h new-experiment text {name}, or pairs {name}"
+            f"'{dataset}' is a file; type h2h new-experiment text {quoted}, or pairs {quoted}"
         )
-    options = find_dataset(dataset).Options.model_fields
-    given: dict[str, Any] = {"file": str(file)} if file else dict(EXAMPLES.get(dataset, {}))
+    fields = find_dataset(dataset).Options.model_fields
+    options: dict[str, Any] = {}
     for override in map(read_override, overrides):
-        given[".".join(override.path).removeprefix("data.")] = override.value
-    if file and "file" not in options:
+        name = ".".join(override.path).removeprefix("data.")
+        if name == "dataset":
+            raise HeadToHeadError(
+                f"the dataset is an argument; type h2h new-experiment {override.value}, without --set dataset"
+            )
+        options[name] = override.value
+    if file:
+        options = {"file": str(file)} | options
+    elif "file" not in options:
+        options = EXAMPLES.get(dataset, {}) | options
+    if file and "file" not in fields:
         raise HeadToHeadError(
             f"dataset '{dataset}' reads no file; type h2h new-experiment {dataset}"
         )
-    if not given and "file" in options and options["file"].default in ("", ()):
+    if not options and "file" in fields and fields["file"].default in ("", ()):
         raise HeadToHeadError(
             f"dataset '{dataset}' needs a file; type h2h new-experiment {dataset} FILE"
         )
-    config = resolve({"data": {"dataset": dataset, **given}, "train": {"steps": 1}})
+    config = resolve({"data": {"dataset": dataset, **options}, "train": {"steps": 1}})
     if file:
         read_corpus(config.data, cache_root())  # raises for a file that the dataset cannot read
-    decoder_only = config.model.architecture == "decoder-only"
-    lines = [
-        f"    {name}: {json.dumps(value, ensure_ascii=False)}" for name, value in given.items()
-    ]
-    for name, field in options.items():
-        if name not in given:
-            default = json.dumps(field.get_default(call_default_factory=True), ensure_ascii=False)
-            lines.append(f"    # {name}: {default}   # {meaning(field)}")
-    name = experiment_name(Path(f"{(file or Path(dataset)).name.partition('.')[0]}.yaml"))
-    path = Path(f"{name}.yaml")
+
+    is_decoder_only = config.model.architecture == "decoder-only"
+    source = file or Path(dataset)
+    stem = source.name.partition(".")[0]
+    name = experiment_name(Path(f"{stem}.yaml"))
     text = FILE.substitute(
         name=name,
         dataset=dataset,
-        data="\n".join(lines),
-        architecture="a GPT: decoder-only" if decoder_only else "or architecture: decoder-only",
-        batch="batch_size: 16" if decoder_only else "batch_tokens: 1024",
+        data=_option_lines(options, fields),
+        architecture="a GPT: decoder-only" if is_decoder_only else "or architecture: decoder-only",
+        batch="batch_size: 16" if is_decoder_only else "batch_tokens: 1024",
     )
+    path = Path(f"{name}.yaml")
     try:
         with path.open("x", encoding="utf-8") as new:
             new.write(text)
     except FileExistsError as error:
         raise HeadToHeadError(f"'{path}' already exists; delete or rename it") from error
     echo(f"wrote {path}", "", "next:", f"  h2h plan {path}", f"  h2h run {path}")
+
+
+def _option_lines(options: Mapping[str, Any], fields: Mapping[str, FieldInfo]) -> str:
+    """Return the lines of a dataset's options: those with a value, then all others as comments with their defaults."""
+    from headtohead.config.reference import meaning
+
+    lines = []
+    for name, value in options.items():
+        lines.append(f"    {name}: {json.dumps(value, ensure_ascii=False)}")
+    for name, field in fields.items():
+        if name not in options:
+            default = json.dumps(field.get_default(call_default_factory=True), ensure_ascii=False)
+            lines.append(f"    # {name}: {default}   # {meaning(field)}")
+    return "\n".join(lines)

@@ -147,9 +147,9 @@ class Task:
 def generate_corpus(name: str, task: Task, options: SizeOptions, split: str) -> Corpus:
     """Generate the corpus of the dataset ``name``.
 
-    Split ``iid`` has the lengths of the training part; headtohead divides it. For split ``length`` the
-    test part is generated first: ``test_each`` pairs of each test length. No example of the test part is generated
-    again for the other parts.
+    With split ``iid``, all examples have training lengths, and headtohead divides them. With split ``length``, the test
+    part has up to ``test_each`` pairs of each test length: of a length that is a training length too, at most a
+    fraction 1 / `HELD_OUT` of its examples. No example of the test part is generated again for the other parts.
 
     Raises:
         HeadToHeadError: If the options contradict each other, or the task has fewer examples than requested.
@@ -158,39 +158,39 @@ def generate_corpus(name: str, task: Task, options: SizeOptions, split: str) -> 
     if contradiction:
         raise HeadToHeadError(f"{name}: {contradiction}")
     random = Random(options.seed)
-    keys_of = defaultdict[Any, set[str]](set)  # by length
+    used_keys = defaultdict[Any, set[str]](set)  # by length
 
-    def draw(length: Any, count: int, part: str | None) -> Iterator[Pair]:
+    def new_pairs(length: Any, count: int, part: str | None) -> Iterator[Pair]:
         """Generate examples of a length, each with a key that no earlier example of that length has."""
         for _ in range(count):
             example = task.draw(random, length)
-            while example.key in keys_of[length]:
+            while example.key in used_keys[length]:
                 example = task.draw(random, length)
-            keys_of[length].add(example.key)
+            used_keys[length].add(example.key)
             for source, target in example.pairs:
                 yield Pair(source, target, example.key, part, example.labelled)
 
-    trained = options.lengths()
-    tested = options.lengths("test")
-    test: list[Pair] = []
+    train_lengths = options.lengths()
+    test_pairs: list[Pair] = []
     notes: list[str] = []
-    if split == "length":
-        for length in tested:
+    if split == "length":  # the test part first, so that it does not depend on `size`
+        test_lengths = options.lengths("test")
+        for length in test_lengths:
             available = task.capacity(length)
-            if length in trained:
+            if length in train_lengths:
                 available //= HELD_OUT
-            count = min(options.test_each // task.each(length), available)
-            test += draw(length, count, "test")
+            requested = options.test_each // task.each(length)
+            test_pairs += new_pairs(length, min(requested, available), "test")
         notes.append(
-            f"split length: train and valid have {trained[0]} to {trained[-1]} {task.unit}, test has "
-            f"{tested[0]} to {tested[-1]}, up to {options.test_each} pairs of each length"
+            f"split length: train and valid have {train_lengths[0]} to {train_lengths[-1]} {task.unit}, test has "
+            f"{test_lengths[0]} to {test_lengths[-1]}, up to {options.test_each} pairs of each length"
         )
-    used = {length: len(keys) for length, keys in keys_of.items()}
-    others: list[Pair] = []
-    for length, count in _counts(name, task, options, used).items():
-        others += draw(length, count, None)
+    num_used = {length: len(keys) for length, keys in used_keys.items()}
+    train_pairs: list[Pair] = []
+    for length, count in _counts(name, task, options, num_used).items():
+        train_pairs += new_pairs(length, count, None)
     return Corpus(
-        pairs=[*others, *test],
+        pairs=[*train_pairs, *test_pairs],
         licence="MIT",
         citation=f"headtohead {name}: generated, after {task.citation}",
         languages=task.languages,

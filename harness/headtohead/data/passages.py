@@ -91,47 +91,52 @@ def spread_passages(
     """Return passages of validation and test that are spread over a text, with the training passages between them.
 
     The text has as many sections of equal size as there are held-out passages, and each section has one of them at a
-    random position. Of two neighbouring sections, one is for validation and one for the test, at random. The passages
-    are in order, and every position of the text is in exactly one of them.
+    random position. Of sections 0 and 1, 2 and 3 and so on, one is for validation and one for the test, at random. The
+    passages are in order, and every position of the text is in exactly one of them.
 
     Args:
         length: Length of the text in characters, or of a list of tokens.
         held_out: Fraction of the text for validation and test together; with 1 nothing is left for training. None: a
             tenth, or what `MIN_TOKENS` tokens need, but at most `MAX_HELD_OUT`.
         line_starts: Ascending positions at which a line begins; a cut is moved to the nearest one if it is close.
-        block: Tokens of a block. A passage has at least a block and `MIN_LENGTH` tokens, before cuts are moved to
-            lines; a text that is too short for this has fewer than `PASSAGES` passages of each part.
+        block: Tokens of a block. A passage has at least ``block`` + 1 and at least `MIN_LENGTH` tokens, before cuts are
+            moved to lines. A text that is too short for this has fewer than `PASSAGES` passages of each part; the
+            passages of a text with one of each may be shorter.
         token_size: Length of a token, estimated.
         seed: Seed of the positions and of their division among validation and test.
     """
     if held_out is None:
         held_out = _default_held_out(length, token_size)
-    random = np.random.RandomState(seed)
-    size = length * held_out
+    generator = np.random.RandomState(seed)
+    held_out_size = length * held_out
     shortest = token_size * max(block + 1, MIN_LENGTH)
-    number = max(1, min(PASSAGES, int(size // (2 * shortest))))
-    sections = 2 * number
-    passage_size = size / sections
+    passages_per_part = int(held_out_size // (2 * shortest))
+    passages_per_part = max(1, min(PASSAGES, passages_per_part))
+    num_sections = 2 * passages_per_part
+    passage_size = held_out_size / num_sections
     cuts = _Cuts(length, line_starts, LINE * passage_size)
     passages: list[Passage] = []
-    used = 0  # by passages of validation and test
+    parts = ("valid", "test")
+    size_so_far = 0  # of the passages of validation and test
     position = 0
-    parts: list[str] = []
-    for index in range(sections):
-        if not parts:
-            parts = ["valid", "test"] if random.random_sample() < 0.5 else ["test", "valid"]
-        section_start = index * length / sections
-        section_end = (index + 1) * length / sections
-        free = section_end - section_start - passage_size
+    for index in range(num_sections):
+        if index % 2 == 0:  # this section and the next one have a passage of each part
+            is_validation_first = generator.random_sample() < 0.5
+            parts = ("valid", "test") if is_validation_first else ("test", "valid")
+        section_start = index * length / num_sections
+        section_end = (index + 1) * length / num_sections
+        slack = section_end - section_start - passage_size
         start = position
-        if free >= 1:  # else passages follow each other, and nothing is left for training
-            start = max(position, cuts.nearest(section_start + free * random.random_sample()))
-        planned = (index + 1) * passage_size - used  # with what earlier passages lack
-        end = min(cuts.nearest(start + planned), cuts.nearest(section_end))
+        if slack >= 1:  # else passages follow each other, and nothing is left for training
+            random_start = section_start + slack * generator.random_sample()
+            start = max(position, cuts.nearest(random_start))
+        # Earlier cuts were moved to lines; this passage makes up for what they added or removed.
+        planned_size = (index + 1) * passage_size - size_so_far
+        end = min(cuts.nearest(start + planned_size), cuts.nearest(section_end))
         if start > position:
             passages.append(Passage("train", position, start))
-        passages.append(Passage(parts.pop(0), start, end))
-        used += end - start
+        passages.append(Passage(parts[index % 2], start, end))
+        size_so_far += end - start
         position = end
     if position < length:
         passages.append(Passage("train", position, length))

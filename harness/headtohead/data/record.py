@@ -81,7 +81,7 @@ def data_record(
 
 
 def distinct_rows(test: Split) -> list[int]:
-    """Return the rows of a test split that scores count: of a repeated source the last, and every row without one."""
+    """Return the rows of a test split that scores count: one of each source, and every row without one."""
     row_of: dict[str | int, int] = {}
     for row, text in enumerate(test.source_text):
         row_of[text or row] = row

@@ -61,9 +61,10 @@ def divide(
 ) -> dict[str, Labels]:
     """Return the rows of each part, in ascending order.
 
-    Rows with a part chosen by the dataset stay in that part, and no other rows are added to valid or
-    test if the dataset fills them. The other rows are assigned by whole groups in shuffled order; a
-    group that is larger than the remaining size of valid and test goes to train.
+    Rows with a part chosen by the dataset stay in that part, even if other rows of their group are in another one;
+    such a leak is reported with every result. No other rows are added to valid or test if the dataset fills them. The
+    other rows are assigned by whole groups in shuffled order; a group that is larger than the remaining size of valid
+    and test goes to train.
 
     Args:
         labels: The group of each row.
@@ -82,20 +83,20 @@ def divide(
         raise HeadToHeadError(
             f"a pair of the dataset has the part '{unknown.pop()}'; expected train, valid or test"
         )
-    open_places: dict[str, int] = {}  # the number of pairs that a part still lacks
+    remaining: dict[str, int] = {}  # the number of pairs that a part still lacks
     for part, size in (("test", test), ("valid", valid)):
         if not parts[part]:
-            open_places[part] = int(size) if size >= 1 else max(1, round(size * len(free)))
+            remaining[part] = int(size) if size >= 1 else max(1, round(size * len(free)))
     groups: dict[int, list[int]] = {}
     for row in free:
         groups.setdefault(int(labels[row]), []).append(row)
-    members = list(groups.values())
-    for index in shuffled(len(members), seed):
-        group = members[index]
-        fitting = [part for part, places in open_places.items() if len(group) <= places]
+    groups_in_order = list(groups.values())
+    for index in shuffled(len(groups_in_order), seed):
+        group = groups_in_order[index]
+        fitting = [part for part, rows_left in remaining.items() if len(group) <= rows_left]
         if fitting:
             part = fitting[0]
-            open_places[part] -= len(group)
+            remaining[part] -= len(group)
         else:
             part = "train"
         parts[part] += group

@@ -518,7 +518,7 @@ class _Execution:
                 self._split(folder, record, _by_variant(record))
         elif code != exits.OK:
             # After an error of the GPU, a new process has a new context.
-            died = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+            died = _signal_name(-code) if code < 0 else f"exit code {code}"
             folder.change(deaths=record.deaths + 1)
             self._set_states(folder, states.KILLED, f"the process died ({died})", ENDING_SECONDS)
             if record.deaths + 1 < MAX_DEATHS:
@@ -619,6 +619,14 @@ def _set_state(run: RunDirectory, state: str, reason: str) -> bool:
     except Busy:
         return False
     return True
+
+
+def _signal_name(number: int) -> str:
+    """Return the name of a signal, such as ``SIGKILL``; real-time signals have numbers only."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _by_variant(record: StackRecord) -> list[StackRecord]:

@@ -48,6 +48,10 @@ PIXELS_PER_INCH = 96
 CELL_PIXELS = 17
 TITLE_LINE = 14
 TITLE_CHARACTER = 6.3
+TITLE_INDENT = 4
+FIRST_TITLE_LINE = 13
+"""Distance of the first line of a title from the top of its map."""
+RIGHT_MARGIN = 8
 ROW_CHARACTER = 7
 COLUMN_CHARACTER = 6.6
 
@@ -179,37 +183,46 @@ class Margins:
 
 
 def heat_map_figure(maps: Sequence[HeatMap], *, across: int = 3, limit: float = 1.0) -> Figure:
-    """Draw heat maps of weights from -limit to limit side by side in reading order, at most ``across`` in a row."""
+    """Draw heat maps of weights from -limit to limit side by side in reading order.
+
+    A row has at most ``across`` maps, and at most as many as fit on a page.
+    """
     margins = Margins.of(maps)
-    wide = 0.0
-    high = 0.0
+    map_width = 0.0  # all maps have the width and the height of the largest one, in pixels
+    map_height = 0.0
     for heat in maps:
-        wide = max(wide, margins.left + heat.width + 8)
-        high = max(high, margins.above + heat.height + margins.below)
-    for heat in maps:
+        map_width = max(map_width, margins.left + heat.width + RIGHT_MARGIN)
+        map_height = max(map_height, margins.above + heat.height + margins.below)
         for line in heat.title_lines:
-            wide = max(wide, 8 + TITLE_CHARACTER * len(line))
-    fitting = int(style.WIDTH * PIXELS_PER_INCH // max(wide, 1))
-    across = max(1, min(across, len(maps), fitting))
-    down = math.ceil(len(maps) / across)
-    width = wide * across
-    height = high * down
+            map_width = max(map_width, TITLE_CHARACTER * len(line) + 2 * TITLE_INDENT)
+    page_width = style.WIDTH * PIXELS_PER_INCH
+    fitting = int(page_width // max(map_width, 1))
+    num_columns = max(1, min(across, len(maps), fitting))
+    num_rows = math.ceil(len(maps) / num_columns)
+    width = map_width * num_columns
+    height = map_height * num_rows
     with style.drawing():
         figure = Figure(figsize=(width / PIXELS_PER_INCH, height / PIXELS_PER_INCH))
         for index, heat in enumerate(maps):
-            x = (index % across) * wide
-            y = (index // across) * high
-            left = x + margins.left
-            bottom = height - y - margins.above - heat.height
-            axes = figure.add_axes(
-                (left / width, bottom / height, heat.width / width, heat.height / height)
+            row, column = divmod(index, num_columns)
+            # Pixels from the upper left corner; matplotlib takes fractions from the lower left one.
+            map_left = column * map_width
+            map_top = row * map_height
+            cells_left = map_left + margins.left
+            cells_bottom = height - map_top - margins.above - heat.height
+            bounds = (
+                cells_left / width,
+                cells_bottom / height,
+                heat.width / width,
+                heat.height / height,
             )
+            axes = figure.add_axes(bounds)
             heat_map(axes, heat.values, heat.rows, heat.columns, ColourRange(-limit, limit))
             axes.tick_params(labelsize=7.9, pad=3)
             for number, line in enumerate(heat.title_lines):
-                top = 1 - (y + 13 + TITLE_LINE * number) / height
-                place = ((x + 4) / width, top)
-                figure.text(*place, line, fontsize=8.3, fontweight="bold", color=INK)
+                x = (map_left + TITLE_INDENT) / width
+                y = 1 - (map_top + FIRST_TITLE_LINE + TITLE_LINE * number) / height
+                figure.text(x, y, line, fontsize=8.3, fontweight="bold", color=INK)
     return figure
 
 

@@ -215,7 +215,7 @@ class MultiHeadAttention(nn.Module):
         if memory is not None:
             memory = memory.flatten(1, -2)
         if not self.style.projects:
-            return self._read(x, memory, ctx, record).view(shape), first_values
+            return self._without_projections(x, memory, ctx, record).view(shape), first_values
         inputs = None
         if self._needs_inputs:
             inputs = self._inputs(x, ctx, cache)
@@ -250,7 +250,7 @@ class MultiHeadAttention(nn.Module):
             record("joined", joined)
         return self.output(joined).view(shape), first_values
 
-    def _read(
+    def _without_projections(
         self, x: Tensor, memory: Tensor | None, ctx: AttentionContext, record: Record | None
     ) -> Tensor:
         """Return the output of a style without projections, ``[member, tokens, d_model]``.
@@ -302,17 +302,18 @@ class MultiHeadAttention(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         """Return queries, keys, values and first values, ``[member, batch, head, time, width]``.
 
-        The style transforms queries and keys, the encoding rotates them, and the style mixes values with first values,
-        each if it has the hook. With a cache, keys and values are those of all tokens so far; new ones are appended to
-        it. In the role cross, a filled cache replaces ``memory``: it has the finished keys and values, and only queries
-        are computed.
+        The style transforms queries and keys, the encoding rotates them, and the style mixes values with first values
+        and with embeddings of the tokens, each if it has the hook. With a cache, keys and values are those of all
+        tokens so far; new ones are appended to it. In the role cross, a filled cache replaces ``memory``: it has the
+        finished keys and values, and only queries are computed.
 
         Args:
             x: ``[member, tokens, d_model]``.
             memory: The same for the keys in the role cross; not None unless the cache is filled.
-            ctx: Positions.
+            ctx: Positions and ids.
             cache: The cache of the layer, changed in place, or None.
-            record: Receives queries and keys before they are transformed or rotated, unless the cache is filled.
+            record: Receives queries and keys before they are transformed or rotated; in the role cross not with a
+                filled cache.
             first_values: As in `forward`.
 
         Raises:
@@ -320,29 +321,34 @@ class MultiHeadAttention(nn.Module):
         """
         geometry = self.context.geometry
         time = ctx.query_positions.shape[1]
+        if not self.is_self_attention and cache is not None and cache.tensors:
+            q = _split(self._cross_queries(x), time, geometry.heads)
+            q, _ = self._transform(q, None)
+            q = self._rotate(q, ctx.query_positions, is_sampled=ctx.is_sampled)
+            return q, cache.tensors["keys"], cache.tensors["values"], first_values
+
         if self.is_self_attention:
             q, k, v = self._self_projections(x, ctx, cache)
             # A cached step computes only the new keys, which have the positions of the queries.
             key_positions = ctx.query_positions
         else:
-            q = self.queries(x) if geometry.key_width else x[..., :0]
-            if cache is not None and cache.tensors:
-                q, _ = self._transform(_split(q, time, geometry.heads), None)
-                q = self._rotate(q, ctx.query_positions, is_sampled=ctx.is_sampled)
-                return q, cache.tensors["keys"], cache.tensors["values"], first_values
             assert memory is not None
+            q = self._cross_queries(x)
             k, v = self.keys_values(memory).split(self._widths[1:], dim=-1)
             key_positions = ctx.key_positions
         key_time = key_positions.shape[1]
         q = _split(q, time, geometry.heads)
         k = _split(k, key_time, geometry.kv_heads)
         v = _split(v, key_time, geometry.value_heads)
-        if record is not None and ("transform" in self._overridden or "rotate" in self._mechanisms):
+
+        changes_queries = "transform" in self._overridden or "rotate" in self._mechanisms
+        if record is not None and changes_queries:
             record("plain_queries", q)
             record("plain_keys", k)
         q, k = self._transform(q, k)
         q = self._rotate(q, ctx.query_positions, is_sampled=ctx.is_sampled)
         k = self._rotate(k, key_positions, is_sampled=ctx.is_sampled)
+
         if "mix_values" in self._overridden and first_values is None:
             first_values = v
         v = self._changed_values(v, first_values, ctx.ids)
@@ -350,6 +356,13 @@ class MultiHeadAttention(nn.Module):
             k = cache.append("keys", k)
             v = cache.append("values", v)
         return q, k, v, first_values
+
+    def _cross_queries(self, x: Tensor) -> Tensor:
+        """Return the queries of cross-attention, ``[member, tokens, width]``; a style with width 0 projects none."""
+        if self.context.geometry.key_width == 0:
+            return x[..., :0]
+        queries: Tensor = self.queries(x)
+        return queries
 
     def _changed_values(self, v: Tensor, first_values: Tensor | None, ids: Tensor | None) -> Tensor:
         """Return values ``[member, batch, head, time, width]`` as the style changes them, if it does.

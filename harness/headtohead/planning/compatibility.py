@@ -6,7 +6,7 @@ order of the checks. A reason says what is wrong and what to set instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from headtohead.data.batches import padded_length
 from headtohead.errors import HeadToHeadError, PluginError
 from headtohead.model.geometry import find_bound, geometry_of, incompatibility, only_length
 from headtohead.model.quirks import decoder_input_lengths
-from headtohead.plugins.component import Component
+from headtohead.plugins.component import Component, Geometry
 from headtohead.plugins.entry import Options, Setting
 from headtohead.plugins.registry import (
     Registered,
@@ -110,8 +110,7 @@ def _sizes_of_role(config: RunConfig, role: str) -> str | None:
     """Return why the styles and encodings of a role's layers do not fit the model or each other, or None.
 
     The rules: every style accepts the sizes of the model. Style and encoding of each layer are compatible. If encodings
-    vary by layer, none of them acts before the first layer. All layers have equal heads and, if an encoding acts in
-    attention, equal sizes of keys and values.
+    vary by layer, none of them acts before the first layer. The sizes of all layers are equal (`_unequal_sizes`).
 
     Raises:
         HeadToHeadError: If a style or an encoding is not registered, or a plugin fails. A `HeadToHeadError` by which
@@ -119,8 +118,8 @@ def _sizes_of_role(config: RunConfig, role: str) -> str | None:
     """
     styles = config.pattern("attention", role)
     encodings = config.pattern("positional", role)
-    sizes = set[tuple[int, ...]]()
-    acts_in_attention = False
+    geometries = []
+    all_mechanisms: set[str] = set()
     # After this many layers, the pairs of both patterns repeat.
     for layer in range(len(styles) * len(encodings)):
         style_entry = styles[layer % len(styles)]
@@ -129,33 +128,50 @@ def _sizes_of_role(config: RunConfig, role: str) -> str | None:
         encoding = find_positional(encoding_entry.name)
         try:
             geometry = geometry_of(style, style_entry.options, config.model)
-        except PluginError:
+        except PluginError:  # a HeadToHeadError too, but of a faulty plugin
             raise
         except HeadToHeadError as error:
             return str(error) or f"{style_entry.name} attention refuses the sizes of the model"
         with calling(encoding):
             mechanisms = encoding.mechanisms_of(encoding_entry.options)
-        acts_before_layers = mechanisms & {"embed", "draw"} or encoding.by_row
-        if len(encodings) > 1 and acts_before_layers:
+        acts_before_layers = encoding.by_row or not mechanisms.isdisjoint({"embed", "draw"})
+        if acts_before_layers and len(encodings) > 1:
             return (
                 f"{encoding_entry.name} acts before the first layer, so it cannot vary by layer; list encodings that "
                 f"act in attention in positional.{role}, such as rotary and none, or use one encoding"
             )
         reason = incompatibility(encoding, mechanisms, style, geometry, role)
-        if reason:
+        if reason is not None:
             return reason
-        heads = (geometry.heads, geometry.output_heads)
-        sizes.add((*heads, geometry.kv_heads, geometry.key_width, geometry.value_width))
-        if mechanisms - {"embed"}:
-            acts_in_attention = True
-    if not acts_in_attention:
-        sizes = {size[:2] for size in sizes}  # the heads
-    if len(sizes) == 1:
-        return None
-    return (
-        f"the styles that attention.{role} lists differ in heads, or in keys and values, which the encoding depends "
-        "on; list styles with the same sizes, or use an encoding that is added to embeddings, or 'none'"
-    )
+        geometries.append(geometry)
+        all_mechanisms |= mechanisms
+    return _unequal_sizes(role, geometries, all_mechanisms)
+
+
+def _unequal_sizes(role: str, geometries: Sequence[Geometry], mechanisms: Set[str]) -> str | None:
+    """Return why layers with these sizes cannot be in one model, or None.
+
+    One encoding serves all layers of a role. All layers have equal heads and, if an encoding acts in attention, equal
+    sizes of keys and values.
+
+    Args:
+        role: ``"encoder"``, ``"decoder"`` or ``"cross"``.
+        geometries: The sizes of each layer.
+        mechanisms: The mechanisms of the encodings of all layers.
+    """
+    heads = {(geometry.heads, geometry.output_heads) for geometry in geometries}
+    keys_and_values = {
+        (geometry.kv_heads, geometry.key_width, geometry.value_width) for geometry in geometries
+    }
+    if len(heads) > 1:
+        return f"the styles that attention.{role} lists differ in heads; list styles with the same number"
+    acts_in_attention = bool(mechanisms - {"embed"})
+    if len(keys_and_values) > 1 and acts_in_attention:
+        return (
+            f"the styles that attention.{role} lists differ in keys and values, which the encoding depends on; list "
+            "styles with the same sizes, or use an encoding that is added to embeddings, or 'none'"
+        )
+    return None
 
 
 def _missing_encoder(config: RunConfig, longest: Lengths) -> str | None:

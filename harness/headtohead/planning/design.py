@@ -316,33 +316,22 @@ class Axes:
                 ``names`` has an axis or a value that the design lacks, an exclusion or a declared contrast is invalid,
                 the data cannot be read, or a plugin is faulty.
         """
-        self.axes += self.sizes[0]
+        if self.loaded.file.sizes:
+            self.axes.append(SIZE_AXIS)
         self._refuse_absent_roles()
-        labels = {}
-        for key, cell in self.cells.items():
-            labels[key] = {axis: self._label(axis, cell) for axis in self.axes}
-        slugs = _unique_slugs(labels)
-        phrases = self._phrases(labels)
-        titles = titles_of(
-            [Combination(labels[key], phrases[key]) for key in self.cells], (DATA_AXIS, SIZE_AXIS)
-        )
-        combinations = []
-        for (key, cell), title in zip(self.cells.items(), titles, strict=True):
-            variant = Variant(slugs[key], title, labels[key], cell.config, cell.match, phrases[key])
-            combinations.append(variant)
-        baseline = combinations[0].slug
+        combinations = self._combinations()
+        baseline = next(iter(combinations.values())).slug
         location = self.loaded.location("baseline" if self.loaded.file.baseline else "base")
         required = {baseline: ("the baseline, which every variant is compared with", location)}
         incompatibilities = Incompatibilities(self.loaded, self.start, self.axes, datasets)
-        variants, excluded = incompatibilities.split(combinations, required)
-        labels_of_slug = {slugs[key]: axes for key, axes in labels.items()}
-        phrases_of_slug = {slugs[key]: by_axis for key, by_axis in phrases.items()}
+        variants, excluded = incompatibilities.split(combinations.values(), required)
+        # Those of excluded combinations too.
+        labels = {variant.slug: variant.axes for variant in combinations.values()}
+        phrases = {variant.slug: variant.phrases for variant in combinations.values()}
         factorials = []
         for product in self.products:
-            cells = {indices: slugs[key] for indices, key in product.keys.items()}
-            factorials.append(
-                Factorial(product.axes, cells, labels_of_slug, baseline, phrases_of_slug)
-            )
+            slugs = {indices: combinations[key].slug for indices, key in product.keys.items()}
+            factorials.append(Factorial(product.axes, slugs, labels, baseline, phrases))
         return Design(
             axes=tuple(self.axes),
             variants=tuple(variants),
@@ -352,12 +341,37 @@ class Axes:
             start=self.start,
             factorials=tuple(factorials),
             notes=(*self.notes, *incompatibilities.notes()),
-            labels=labels_of_slug,
+            labels=labels,
             axis_names={axis: axis_name(axis.split(".")) for axis in self.axes},
             declared=declared_contrasts(
                 self.loaded, variants, excluded, baseline, incompatibilities.condition
             ),
         )
+
+    def _combinations(self) -> dict[str, Variant]:
+        """Return all combinations as variants by key, the baseline first, with their slugs, titles and phrases.
+
+        Raises:
+            HeadToHeadError: If ``names`` of the file has an axis or a value that the design lacks.
+        """
+        labels = {}
+        for key, cell in self.cells.items():
+            labels[key] = {axis: self._label(axis, cell) for axis in self.axes}
+        slugs = _unique_slugs(labels)
+        phrases = self._phrases(labels)
+        named = [Combination(labels[key], phrases[key]) for key in self.cells]
+        titles = titles_of(named, (DATA_AXIS, SIZE_AXIS))
+        combinations = {}
+        for (key, cell), title in zip(self.cells.items(), titles, strict=True):
+            combinations[key] = Variant(
+                slug=slugs[key],
+                title=title,
+                axes=labels[key],
+                config=cell.config,
+                match=cell.match,
+                phrases=phrases[key],
+            )
+        return combinations
 
     def _refuse_absent_roles(self) -> None:
         """Raise a `HeadToHeadError` if an axis is a field of a role that no combination's model has.

@@ -304,38 +304,37 @@ ONE_VARIANT = "the experiment has a single variant"
 def _no_answer(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> str:
     """Return why no contrast was tested, with the scores where they can be stated without a comparison.
 
-    The first of these that applies: runs without a result; the score of a single ranked variant; the scores of ranked
-    variants on different data; contrasts that are 0 by construction; a single variant; different data; the reason of
-    the first contrast that has one; no contrast.
-
     Args:
         analysis: The analysis.
         contrasts: The main contrasts, none of which has a test; can be empty.
     """
-    frames = analysis.frames
+    frames, metric = analysis.frames, analysis.metric
     finished = int(frames.has_result.sum())
     if finished < len(frames.runs):
         return NOT_YET.format(finished=finished, runs=len(frames.runs))
-    metric = analysis.metric
-    reasons = [contrast.reason for contrast in contrasts]
-    has_other_data = set(reasons) == {OTHER_DATA}
-    if not contrasts:
-        has_other_data = DATA_AXIS in analysis.frames.record.axes
-    is_single = len(analysis.frames.by_slug) == 1
+
+    is_single = len(frames.by_slug) == 1
     if analysis.ranked and is_single:
-        score = with_ends(analysis.summaries[analysis.frames.baseline], metric)
+        score = with_ends(analysis.summaries[frames.baseline], metric)
         return SINGLE_VARIANT.format(metric=readable(metric), score=score)
+
+    reasons = [contrast.reason for contrast in contrasts]
+    if contrasts:
+        has_other_data = all(reason == OTHER_DATA for reason in reasons)
+    else:
+        has_other_data = DATA_AXIS in frames.record.axes
     if analysis.ranked and has_other_data:
-        scores = []
-        for slug, variant in analysis.frames.by_slug.items():
+        texts = []
+        for slug, variant in frames.by_slug.items():
             if slug in analysis.ranked:
-                scores.append(f"{variant.title} {with_ends(analysis.summaries[slug], metric)}")
-        return DIFFERENT_DATA.format(metric=readable(metric), scores="; ".join(scores))
+                texts.append(f"{variant.title} {with_ends(analysis.summaries[slug], metric)}")
+        return DIFFERENT_DATA.format(metric=readable(metric), scores="; ".join(texts))
+
     if contrasts and all(contrast.direction == SAME for contrast in contrasts):
         return NO_ANSWER.format(reason=ALL_SAME)
     if is_single:
         return NO_ANSWER.format(reason=ONE_VARIANT)
     if has_other_data:
         return NO_ANSWER.format(reason=OTHER_DATA)
-    stated = [reason for reason in reasons if reason]
-    return NO_ANSWER.format(reason=stated[0] if stated else NO_CONTRAST)
+    first_reason = next((reason for reason in reasons if reason), NO_CONTRAST)
+    return NO_ANSWER.format(reason=first_reason)

@@ -42,7 +42,7 @@ class Frames:
         runs: A row per planned run, indexed by run directory. Columns: those of `load_frames`, the axes, parameters and
             FLOPs, and the final metrics, including those of ``h2h ablate-heads``.
         histories: Columns run, step, epoch, time, metric, value; the last line of a step wins.
-        buckets: Columns run, bucket, low, high, n, counts, and the metrics by source length.
+        buckets: Columns run, bucket, low, high, n, counts, scores, and each of the scores, by source length.
         records: The records of the runs that have one, without configuration, by run directory.
         results: The results of the runs that are DONE, without buckets, by run directory.
         folders: The directory of each run, which for a reused result is in another experiment.

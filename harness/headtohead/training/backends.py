@@ -250,12 +250,20 @@ def _storages(value: Any) -> Iterable[UntypedStorage]:
         yield from _storages(list(value.values()))
 
 
+class StepNorms(NamedTuple):
+    """Norms of the differences between three states: before a step, after it was replayed, after it ran eagerly."""
+
+    replay_error: float
+    eager_change: float
+    replayed_change: float
+
+
 def compare(
     before: Values, replayed: Values, eager: State, active: Sequence[int]
 ) -> tuple[str, bool]:
     """Compare the changes of a replayed step with those of the eager step, per active member.
 
-    A member with eager values that are not finite agrees if its replayed values are not finite either.
+    A member with an eager change that is not finite agrees if its replayed change is not finite either.
 
     Args:
         before: The state before both steps.
@@ -264,42 +272,58 @@ def compare(
         active: Members to compare. Tensors shared by all members are compared too.
 
     Returns:
-        The first difference, empty if there is none, and whether any active member has finite values.
+        The first difference, empty if there is none; and whether the step can be verified: there is a difference, or
+        all eager changes of an active member are finite.
     """
-    members = 1 + max(
-        (max(owned.members) for kind in eager.values() for owned in kind if owned.members),
-        default=-1,
-    )
+    num_members = 0
+    for tensors in eager.values():
+        for _, members in tensors:
+            if members:
+                num_members = max(num_members, 1 + max(members))
+    shared = num_members  # the row of tensors that all members share
     finite = set(active)
-    for kind, parts in eager.items():
-        device = parts[0].tensor.device
-        squares = torch.zeros(
-            3, members + 1, dtype=torch.float64, device=device
-        )  # of shared tensors, the last
-        for (tensor, owners), *copies in zip(parts, replayed[kind], before[kind], strict=True):
-            slots = torch.tensor([members] if owners is None else owners, device=device)
-            rows = max(1, COMPARED_AT_ONCE // max(1, tensor.numel() // len(slots)))
-            three = (x.detach().reshape(len(slots), -1).split(rows) for x in (tensor, *copies))
-            for own, *pieces in zip(slots.split(rows), *three, strict=True):
-                new, other, start = (piece.to(device, torch.float64) for piece in pieces)
-                for row, gap in zip(
-                    squares, (other - new, new - start, other - start), strict=True
-                ):
-                    row.index_add_(0, own, gap.square().sum(1))
-        wrongs, changes, moves = squares.sqrt().tolist()
-        for slot in (*active, members):
-            wrong, change, move = wrongs[slot], changes[slot], moves[slot]
-            if not math.isfinite(change):
-                finite.discard(slot)
-                if not math.isfinite(move):
-                    continue
-            if not wrong <= MAX_REPLAY_DIFFERENCE * change:
-                member = "" if slot == members else f" of member {slot}"
-                return (
-                    f"{kind}{member} differ by {wrong:.3g}, where the eager step changed them by {change:.3g}",
-                    True,
-                )
+    for kind, tensors in eager.items():
+        norms = _step_norms(tensors, replayed[kind], before[kind], num_members)
+        for row in (*active, shared):
+            error, eager_change, replayed_change = norms[row]
+            agrees = error <= MAX_REPLAY_DIFFERENCE * eager_change
+            if not math.isfinite(eager_change):
+                finite.discard(row)
+                agrees = not math.isfinite(replayed_change)
+            if not agrees:
+                member = "" if row == shared else f" of member {row}"
+                difference = f"{kind}{member} differ by {error:.3g}"
+                difference += f", where the eager step changed them by {eager_change:.3g}"
+                return difference, True
     return "", bool(finite)
+
+
+def _step_norms(
+    eager: Sequence[Owned], replayed: Sequence[Tensor], before: Sequence[Tensor], num_members: int
+) -> list[StepNorms]:
+    """Return the norms of each member over all tensors of a kind and, last, those of tensors that all members share.
+
+    They are computed in float64 on the device of the state, for a few members at a time (`COMPARED_AT_ONCE`).
+    """
+    device = eager[0].tensor.device
+    squares = torch.zeros(3, num_members + 1, dtype=torch.float64, device=device)
+    for (tensor, members), replayed_copy, before_copy in zip(eager, replayed, before, strict=True):
+        if members is None:
+            members = (num_members,)
+        rows = torch.tensor(members, device=device)
+        eager_rows = tensor.detach().reshape(len(members), -1)
+        replayed_rows = replayed_copy.reshape(len(members), -1)
+        before_rows = before_copy.reshape(len(members), -1)
+        chunk = max(1, COMPARED_AT_ONCE // max(1, eager_rows.shape[1]))
+        for first in range(0, len(members), chunk):
+            part = slice(first, first + chunk)
+            start = before_rows[part].to(device, torch.float64)
+            after_eager = eager_rows[part].to(device, torch.float64)
+            after_replay = replayed_rows[part].to(device, torch.float64)
+            squares[0].index_add_(0, rows[part], (after_replay - after_eager).square().sum(1))
+            squares[1].index_add_(0, rows[part], (after_eager - start).square().sum(1))
+            squares[2].index_add_(0, rows[part], (after_replay - start).square().sum(1))
+    return [StepNorms(*norms) for norms in squares.sqrt().T.tolist()]
 
 
 def _copied(state: State) -> Values:

@@ -559,39 +559,35 @@ class StackTraining:
         Raises:
             HeadToHeadError: If another version of headtohead or another stack wrote it; then nothing is changed.
         """
-        try:
-            progress = _PROGRESS.validate_python(state)
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            raise HeadToHeadError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        progress = _progress_of(state)
         seeds = [member.seed for member in self.progress.members]
-        if [
-            member.seed for member in progress.members
-        ] != seeds or not 0 <= progress.step <= self.steps:
+        stored_seeds = [member.seed for member in progress.members]
+        if stored_seeds != seeds or not 0 <= progress.step <= self.steps:
             raise HeadToHeadError("it belongs to other runs")
-        weights, moments, best = (
-            _under(tensors, f"{section}/") for section in ("model", "optimizer", "best")
-        )
-        if progress.step and not moments:
-            raise HeadToHeadError("it lacks the state of the optimizer")
+        weights = _under(tensors, "model/")
+        moments = _under(tensors, "optimizer/")
+        best_weights = _under(tensors, "best/")
         sums = _under(tensors, "sums/")
+        if progress.step > 0 and not moments:
+            raise HeadToHeadError("it lacks the state of the optimizer")
         checkpoint.require_shapes(self._sums(), sums)
         checkpoint.require_shapes(self.model.state_dict(), weights)
-        for earlier, member in zip(self.progress.members, progress.members, strict=True):
-            member.ended = earlier.ended or member.ended
+
+        for current, stored in zip(self.progress.members, progress.members, strict=True):
+            stored.ended = current.ended or stored.ended
         self.progress = progress
         self.clear_gradients()
         self.model.load_state_dict(weights)
         self.optimizer.load(moments)
-        self.best_weights = {
-            index: {
-                name: value.to(self.device) for name, value in _under(best, f"{index}/").items()
-            }
-            for index, member in enumerate(progress.members)
-            if member.best_step is not None
-        }
         for name, values in self._sums().items():
             values.copy_(sums[name])
+        self.best_weights = {}
+        for index, member in enumerate(progress.members):
+            if member.best_step is not None:
+                member_weights = _under(best_weights, f"{index}/")
+                self.best_weights[index] = {
+                    name: value.to(self.device) for name, value in member_weights.items()
+                }
 
     def _sums(self) -> dict[str, Tensor]:
         """Return the sums per member since the last evaluation, and those of the whole training."""
@@ -600,6 +596,16 @@ class StackTraining:
             "reported": self.reported_sums,
             "tokens": self.token_sums,
         }
+
+
+def _progress_of(state: Mapping[str, Any]) -> Progress:
+    """Return the progress of a resume point; raise a `HeadToHeadError` that names the first invalid field."""
+    try:
+        return _PROGRESS.validate_python(state)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field_path = ".".join(map(str, first["loc"]))
+        raise HeadToHeadError(f"{field_path}: {first['msg']}") from error
 
 
 def _build_model(

@@ -45,37 +45,21 @@ class StackOptimizer:
     ) -> None:
         self.trains = trains
         self.steps = steps
-        self._slices: list[tuple[Tensor, nn.Parameter, slice]] = []
+        self.capturable = capturable
         self.groups: list[dict[str, Any]] = []
-        owned: dict[Tensor, tuple[int, ...]] = {}
+        """Tensors with the same settings and the same weight decay, as in torch's ``param_groups``."""
+        self._updated: list[Tensor] = []
+        """The tensors of all groups: trainable parameters, or slices of them."""
+        self.members: list[tuple[int, ...]] = []
+        """The members along the first dimension of each updated tensor."""
+        self._slices: list[tuple[Tensor, nn.Parameter, slice]] = []
+        """The updated tensors that are slices, with their parameter and the range of its rows."""
         self._matrices: dict[Tensor, tuple[int, ...]] = {}
         """With Muon, the updated tensors of linear maps, and the widths of the maps side by side in them."""
-        orthogonalises = OPTIMIZERS[trains[0].optimizer].orthogonalises
-        widths = _matrix_widths(model) if orthogonalises else {}
-        for _, group_members in groupby(range(len(trains)), trains.__getitem__):
-            members = list(group_members)
-            first = trains[members[0]]
-            by_decay: defaultdict[float, list[Tensor]] = defaultdict(list)
-            for name, parameter, owners in model.owned_parameters():
-                indices = [index for index, member in enumerate(owners) if member in members]
-                if not indices or not parameter.requires_grad:
-                    continue
-                tensor: Tensor = parameter
-                if len(indices) < len(owners):
-                    part = slice(indices[0], indices[-1] + 1)
-                    tensor = parameter.detach()[part]
-                    self._slices.append((tensor, parameter, part))
-                owned[tensor] = tuple(owners[index] for index in indices)
-                by_decay[weight_decay(parameter, first)].append(tensor)
-                if name in widths:
-                    self._matrices[tensor] = widths[name]
-            for decay, tensors in by_decay.items():
-                self.groups.append({"params": tensors, "weight_decay": decay, "train": first})
-        self._updated: list[Tensor] = []
-        for group in self.groups:
-            self._updated.extend(group["params"])
-        self.members = [owned[tensor] for tensor in self._updated]
-        """The members along the first dimension of each updated tensor."""
+        self.moments: defaultdict[Tensor, dict[str, Tensor]] = defaultdict(dict)
+        """The number of steps and the moving averages of each tensor with a gradient."""
+        for _, equal_members in groupby(range(len(trains)), key=trains.__getitem__):
+            self._add_groups(model, list(equal_members))
         device = self._updated[0].device
         # Tensors, so that a captured step uses their current values, and of the same tensor, so that a step sets them
         # in one copy. The dtype is what torch's fused update requires.
@@ -83,9 +67,32 @@ class StackOptimizer:
         self._rates = torch.zeros(len(self.groups), device=device, dtype=dtype)
         for index, group in enumerate(self.groups):
             group["lr"] = self._rates[index]
-        self.capturable = capturable
-        self.moments: defaultdict[Tensor, dict[str, Tensor]] = defaultdict(dict)
-        """The number of steps and the moving averages of each tensor with a gradient."""
+
+    def _add_groups(self, model: Transformer, members: Sequence[int]) -> None:
+        """Add the parameters of adjacent members with equal settings, in a group for each weight decay."""
+        train = self.trains[members[0]]
+        widths: dict[str, tuple[int, ...]] = {}
+        if OPTIMIZERS[train.optimizer].orthogonalises:
+            widths = _matrix_widths(model)
+        by_decay: defaultdict[float, list[tuple[Tensor, tuple[int, ...]]]] = defaultdict(list)
+        for name, parameter, owners in model.owned_parameters():
+            rows = [row for row, owner in enumerate(owners) if owner in members]
+            if not rows or not parameter.requires_grad:
+                continue
+            tensor: Tensor = parameter
+            if len(rows) < len(owners):
+                part = slice(rows[0], rows[-1] + 1)  # owners ascend, and the members are adjacent
+                tensor = parameter.detach()[part]
+                self._slices.append((tensor, parameter, part))
+            if name in widths:
+                self._matrices[tensor] = widths[name]
+            tensor_members = tuple(owners[row] for row in rows)
+            by_decay[weight_decay(parameter, train)].append((tensor, tensor_members))
+        for decay, tensors in by_decay.items():
+            params = [tensor for tensor, _ in tensors]
+            self.groups.append({"params": params, "weight_decay": decay, "train": train})
+            self._updated += params
+            self.members += [tensor_members for _, tensor_members in tensors]
 
     def set_step(self, step: int) -> None:
         """Set the learning rates of a step, from 1."""

@@ -163,7 +163,8 @@ def judge(  # noqa: PLR0913 - keyword-only options of the Python API
         margin: The smallest difference that matters, for verdicts with a size and of equivalence.
         higher_is_better: Direction of the metric; by default that of the file, else from its name.
         is_paired: Pair scores by seed; False compares separate seeds by Welch's t-test.
-        looks: Planned numbers of seeds, if the study is judged several times.
+        looks: Planned numbers of seeds, if the study is judged several times. With another number of seeds, no variant
+            has a verdict.
         variant_columns: Columns whose values, joined, name the variant.
         seed_column: Column of the seed.
         step_column: Column of the step, if a run has a row per evaluation; the last one counts.
@@ -180,63 +181,76 @@ def judge(  # noqa: PLR0913 - keyword-only options of the Python API
     columns = Columns(tuple(variant_columns), seed_column, step_column)
     runs = read_runs(table, columns, metric, baseline, candidates)
     baseline, scores = baseline_first(runs.scores, baseline)
+    baseline_scores = scores[baseline]
+    num_seeds = len(baseline_scores)
     if higher_is_better is None:
         higher_is_better = table.attrs.get(HIGHER_IS_BETTER)
     if higher_is_better is None:
         higher_is_better = direction(runs.metric)
-    against = scores[baseline]
     require_enough_seeds(scores, min_seeds, is_paired, sd, runs.warnings)
     require_equal_seeds(scores, is_paired, looks, runs.warnings)
 
-    sharing = 0
+    larger_deviations: dict[str, float] = {}
+    num_sharing = 0
     if is_paired:
-        differences, larger = paired_differences(scores, runs.metric)
-        sharing = _sharing(differences, [name for name in scores if name not in larger])
+        differences, larger_deviations = paired_differences(scores, runs.metric)
+        pooled = [variant for variant in scores if variant not in larger_deviations]
+        num_sharing = _sharing(differences, pooled)
     else:
         differences = unpaired_differences(scores)
-        larger = {}
-    family = [*differences.values()]
-    if looks and len(against) not in looks.seeds:
-        judgements = [UNTESTED] * len(family)
+
+    family = list(differences.values())
+    if looks is not None and num_seeds not in looks.seeds:
+        judgements = [UNTESTED] * len(family)  # the level holds for the planned numbers of seeds
     else:
         judgements = verdicts.judge(
             family, margin=margin, higher_is_better=higher_is_better, looks=looks
         )
     variants = []
-    for (variant, difference), judgement in zip(differences.items(), judgements, strict=True):
-        by_seed = scores[variant]
-        summary = summarise([*by_seed.values()])
-        gaps = {seed: by_seed[seed] - against[seed] for seed in against} if is_paired else {}
-        variants.append(JudgedVariant(variant, by_seed, summary, difference, judgement, gaps))
-    variants.sort(key=lambda variant: -abs(variant.difference.mean))
+    for (name, difference), judgement in zip(differences.items(), judgements, strict=True):
+        variant_scores = scores[name]
+        by_seed: dict[str, float] = {}
+        if is_paired:
+            by_seed = {
+                seed: variant_scores[seed] - baseline_scores[seed] for seed in baseline_scores
+            }
+        variant = JudgedVariant(
+            variant=name,
+            scores=variant_scores,
+            summary=summarise(list(variant_scores.values())),
+            difference=difference,
+            judgement=judgement,
+            by_seed=by_seed,
+        )
+        variants.append(variant)
+    variants.sort(key=lambda variant: abs(variant.difference.mean), reverse=True)
 
-    warnings = [*runs.warnings]
-    warnings += copy_warnings(
-        scores,
-        runs.curves,
-        baseline=baseline,
-        metric=runs.metric,
-        is_paired=is_paired,
-    )
-    warnings += end_warnings(runs.curves)
-    warnings += unit_warnings(scores)
+    warnings = [
+        *runs.warnings,
+        *copy_warnings(
+            scores, runs.curves, baseline=baseline, metric=runs.metric, is_paired=is_paired
+        ),
+        *end_warnings(runs.curves),
+        *unit_warnings(scores),
+    ]
     if is_paired:
-        warnings += _pairing_warnings(differences, larger, len(against))
-        warnings += _disagreement_warnings([*differences], family, judgements, looks)
-    next_look = looks.next(len(against)) if looks else None
+        warnings += _pairing_warnings(differences, larger_deviations, num_seeds)
+        warnings += _disagreement_warnings(list(differences), family, judgements, looks)
+
+    next_look = looks.next(num_seeds) if looks is not None else None
     return Judged(
         metric=runs.metric,
         higher_is_better=higher_is_better,
         baseline=baseline,
-        scores=against,
-        summary=summarise([*against.values()]),
+        scores=baseline_scores,
+        summary=summarise(list(baseline_scores.values())),
         variants=tuple(variants),
         is_paired=is_paired,
-        sharing=sharing,
+        sharing=num_sharing,
         is_chosen=bool(candidates),
         margin=margin,
         looks=looks,
-        more_seeds=next_look - len(against) if next_look else None,
+        more_seeds=next_look - num_seeds if next_look is not None else None,
         warnings=tuple(warnings),
     )
 

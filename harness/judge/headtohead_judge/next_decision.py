@@ -60,8 +60,8 @@ def sides_of(request: Request, table: pd.DataFrame, ledger: Ledger) -> Sides:
     """Return the runs of a table for the next decision; no score of the candidate is compared.
 
     Raises:
-        HeadToHeadError: If the incumbent is unknown, has no run before the first decision, or is not ``--baseline``, or
-            the table has several candidates.
+        HeadToHeadError: If the incumbent is unknown, or has no run before the first decision; or if the table has
+            several candidates, or one although ``--baseline`` is not the incumbent.
     """
     incumbent = ledger.incumbent or request.baseline
     if incumbent is None:
@@ -77,33 +77,38 @@ def sides_of(request: Request, table: pd.DataFrame, ledger: Ledger) -> Sides:
         raise HeadToHeadError(
             f"no variant '{incumbent}' for --baseline{similar_or_known(incumbent, scores)}"
         )
-    in_ledger = {incumbent}
+
+    variants_in_ledger = {incumbent}
     decided = []
     for number, decision in enumerate(ledger.decisions, 1):
-        sides = {decision.candidate, decision.incumbent}
-        in_ledger |= sides
-        if sides <= scores.keys():
+        both = {decision.candidate, decision.incumbent}
+        variants_in_ledger |= both
+        if both <= scores.keys():
             decided.append(number)
-    candidates = [variant for variant in scores if variant not in in_ledger]
+    candidates = [variant for variant in scores if variant not in variants_in_ledger]
     if candidates:
         ledger.refuse_other_incumbent(request.baseline or incumbent)
     if len(candidates) > 1:
         raise HeadToHeadError(
             f"a ledger decides on one candidate at a time; choose one with --candidate: {listed(candidates)}"
         )
+
     candidate = candidates[0] if candidates else None
-    of_candidate = scores[candidate] if candidate else {}
-    of_incumbent = scores.get(incumbent, {})
-    new = [seed for seed, _ in of_incumbent.items() - ledger.stored_scores(incumbent)]
+    candidate_scores = scores[candidate] if candidate else {}
+    incumbent_scores = scores.get(incumbent, {})
+    # Scores of the incumbent that an earlier decision has are not used again.
+    stored = ledger.stored_scores(incumbent)
+    new_seeds = [seed for seed, score in incumbent_scores.items() if (seed, score) not in stored]
+    common = [seed for seed in candidate_scores if seed in new_seeds]
+    only_candidate = [seed for seed in candidate_scores if seed not in incumbent_scores]
+    only_incumbent = [seed for seed in new_seeds if seed not in candidate_scores]
     return Sides(
         incumbent=incumbent,
         candidate=candidate,
         decided=tuple(decided),
-        common=tuple(seed for seed in of_candidate if seed in new),
-        only_candidate=tuple(seed for seed in of_candidate if seed not in of_incumbent),
-        only_incumbent=tuple(
-            seed for seed in of_incumbent if seed in new and seed not in of_candidate
-        ),
+        common=tuple(common),
+        only_candidate=tuple(only_candidate),
+        only_incumbent=tuple(only_incumbent),
     )
 
 

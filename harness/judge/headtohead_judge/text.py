@@ -24,17 +24,20 @@ EFFECTS = (0.5, 1.0, 2.0)
 
 
 class Numbers:
-    """Formats scores with the decimals that the margin and two digits of the smallest standard error need."""
+    """Formats scores with the decimals that the margin and two digits of the smallest standard error need.
+
+    Without a standard error, two digits of the smallest difference count, and at least three decimals.
+    """
 
     def __init__(self, judged: Judged | Sameness) -> None:
-        errors = []
-        for variant in judged.variants:
-            error = variant.difference.error
-            if math.isfinite(error) and error > 0:
-                errors.append(error)
+        differences = [variant.difference for variant in judged.variants]
+        errors = _positive([difference.error for difference in differences])
+        sizes = _positive([abs(difference.mean) for difference in differences])
         self.digits = 3
         if errors:
-            self.digits = max(0, 1 - math.floor(math.log10(min(errors))))
+            self.digits = _decimals_of_two_digits(min(errors))
+        elif sizes:
+            self.digits = max(3, _decimals_of_two_digits(min(sizes)))
         if judged.margin:
             self.digits = max(self.digits, decimals_of(judged.margin))
 
@@ -51,6 +54,16 @@ class Numbers:
         if value < 0:
             return f"−{text}"
         return f"+{text}" if signed else text
+
+
+def _positive(values: Sequence[float]) -> list[float]:
+    """Return the finite values above 0."""
+    return [value for value in values if math.isfinite(value) and value > 0]
+
+
+def _decimals_of_two_digits(value: float) -> int:
+    """Return the number of decimals that show two digits of a positive number."""
+    return max(0, 1 - math.floor(math.log10(value)))
 
 
 def judged_rows(judged: Judged) -> list[dict[str, str]]:

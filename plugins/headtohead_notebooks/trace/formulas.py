@@ -189,7 +189,7 @@ def _products(style: Attention, geometry: Geometry) -> str:
 
 def _scores(products: str, positional: Positional) -> str:
     """Return the formula of the scores: the products, and the bias of the encoding if there is one."""
-    if _overrides_any(positional, Positional, "bias", "score"):
+    if _overrides_any(positional, Positional, "bias", "content_bias", "score"):
         return "S = products + B"
     before_root, *_ = products.split("√")
     if "=" in before_root:

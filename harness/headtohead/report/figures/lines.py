@@ -100,9 +100,12 @@ def sweep_figure(analysis: Analysis) -> Figure | None:
                 axes.set_xscale("log")
             axes.set_xticks(values, value_labels)
             axes.minorticks_off()
-        handles, labels = all_axes[0].get_legend_handles_labels()
-        labels, columns = style.legend_names(labels, most=2)
-        figure.legend(handles, labels, loc="outside upper left", ncols=columns)
+        handles: dict[str, Any] = {}  # by name; a variant may be in some panels only
+        for axes in all_axes[: len(panels)]:
+            for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
+                handles.setdefault(name, handle)
+        labels, columns = style.legend_names(list(handles), most=2)
+        figure.legend(handles.values(), labels, loc="outside upper left", ncols=columns)
         figure.supxlabel(axis_name(sweep.field.split(".")), fontsize=9)
         figure.supylabel(readable(sweep.metric), fontsize=9)
     return figure

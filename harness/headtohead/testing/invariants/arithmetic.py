@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from headtohead.model.batch import IGNORE_INDEX
@@ -261,38 +261,42 @@ def every_precision_and_the_meta_device_work(subject: Subject) -> Verdict:
 @invariant("finite", scope="entry")
 def numbers_stay_finite(subject: Subject) -> Verdict:
     """Outputs and gradients are finite for one token, and in float32 for large activations."""
-    single = Transformer(subject.config, subject.seeds, *subject.vocab_sizes).eval()
-    single.load_state_dict(subject.model.state_dict())
-    quantity = "non-finite outputs and gradients at activations of size 1000"
+    float32_model = Transformer(subject.config, subject.seeds, *subject.vocab_sizes).eval()
+    float32_model.load_state_dict(subject.model.state_dict())
+    at_large = "non-finite outputs and gradients at activations of size 1000"
     verdicts = []
     for role in subject.config.entries("norm"):
-        layer = first_layer(single, role)
+        layer = first_layer(float32_model, role)
         x, _ = subject.activations(role)
-        tokens = (x[:, 0] * LARGE).float()
+        tokens = (LARGE * x[:, 0]).float()  # those of the first sentence of each member
         for part in (layer.feed_forward, layer.attention_branch.norm):
             module = unshared(part)
-            output = module(tokens)
-            tensors = [output.detach(), *gradients(module, output).values()]
-            verdicts.append(_all_finite(tensors, quantity).in_role(role))
+            tensors = _with_gradients(module, module(tokens))
+            verdicts.append(_all_finite(tensors, at_large).in_role(role))
     for role in subject.roles:
-        attention = attention_of(single, role)
+        attention = attention_of(float32_model, role)
         x, memory = subject.activations(role)
-        x = (x * LARGE).float()
+        x = (LARGE * x).float()
         if memory is not None:
-            memory = (memory * LARGE).float()
+            memory = (LARGE * memory).float()
         context = subject.attention_context(role, mask=subject.mask(role))
-        tensors = []
-        for record in (None, lambda name, value: None):
-            output, _ = attention(x, memory, context, None, record)
-            tensors += [output.detach(), *gradients(attention, output).values()]
-        verdicts.append(_all_finite(tensors, quantity).in_role(role))
+        trained_output, _ = attention(x, memory, context)
+        # Recording selects the explicit path.
+        explicit_output, _ = attention(x, memory, context, record=lambda name, value: None)
+        tensors = _with_gradients(attention, trained_output)
+        tensors += _with_gradients(attention, explicit_output)
+        verdicts.append(_all_finite(tensors, at_large).in_role(role))
     if subject.only_length is None:
-        one_token = subject.random_sentences((((1, 1),),) * len(subject.seeds))
-        logits = forward(subject.model, one_token)
-        tensors = [logits, *gradients(subject.model, logits).values()]
-        quantity = "non-finite logits and gradients of one source token and one target token"
-        verdicts.append(_all_finite(tensors, quantity))
+        lengths = (((1, 1),),) * len(subject.seeds)  # a sentence per member
+        logits = forward(subject.model, subject.random_sentences(lengths))
+        at_one_token = "non-finite logits and gradients of one source token and one target token"
+        verdicts.append(_all_finite(_with_gradients(subject.model, logits), at_one_token))
     return worst(*verdicts)
+
+
+def _with_gradients(module: nn.Module, output: Tensor) -> list[Tensor]:
+    """Return an output of a module, and the gradients of the module's parameters."""
+    return [output.detach(), *gradients(module, output).values()]
 
 
 def _all_finite(tensors: Sequence[Tensor], quantity: str) -> Verdict:

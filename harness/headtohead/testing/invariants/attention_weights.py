@@ -11,6 +11,8 @@ deviation as ``temperature``; a style without the scale, such as T5's, declares 
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -81,45 +83,60 @@ def fused_path_equals_explicit_path(subject: Subject) -> Verdict:
 def queries_depend_on_exactly_the_visible_keys(subject: Subject, role: str) -> Verdict:
     """Changing a key changes the output of a query if and only if the mask shows the key to it."""
     attention = subject.attention(role)
-    mask = subject.mask(role)
     if not attention.style.projects:
         return does_not_apply("the style masks its inputs itself")
     if attention.is_self_attention:
         for hook in ("mix_tokens", "mix_projections"):
             if overrides(attention.style, Attention, hook):
                 return does_not_apply("the style mixes tokens before attention")
+    mask = subject.mask(role)
+    change = _changes_by_key(subject, role, mask)
+    visible = mask
+    hidden = ~mask
+    if attention.is_self_attention:
+        # A changed token changes its own query, too.
+        other_tokens = ~torch.eye(mask.shape[-1], dtype=torch.bool)
+        visible = visible & other_tokens
+        hidden = hidden & other_tokens
+    # The output of a fully masked row can depend on hidden keys.
+    hidden = hidden & mask.any(-1, keepdim=True)
+    depends_on_position = (
+        attention.style.position_dependent or "content_bias" in subject.positional(role).mechanisms
+    )
+    if attention.is_self_attention and depends_on_position:
+        # A padding query may depend on the padding before it. Only padding does not attend to itself.
+        hidden = hidden & mask.diagonal(dim1=-2, dim2=-1).unsqueeze(-1)
+    axes = ("member", "sentence", "query", "key")
+    # Infinite if the mask shows every query only its own key.
+    change_by_visible = change.where(visible, torch.inf)
+    return worst(
+        within(change * hidden, "change of an output by a hidden key", axes),
+        beyond(change_by_visible, "smallest change of an output by a visible key", axes, EXACT),
+    )
+
+
+def _changes_by_key(subject: Subject, role: str, mask: Tensor) -> Tensor:
+    """Change one key after another, and return the largest change of outputs, ``[member, sentence, query, key]``."""
+    attention = subject.attention(role)
     x, memory = subject.activations(role)
     context = subject.attention_context(role, mask=mask)
     before, _ = attention(x, memory, context)
     changes = []
-    for key in range(mask.shape[-1]):
+    for position in range(mask.shape[-1]):
         keys = key_inputs(x, memory).clone()
-        keys[:, :, key] = keys[:, :, key].flip(-1) + 0.5
+        keys[:, :, position] = keys[:, :, position].flip(-1) + 0.5
         after, _ = attention(*with_key_inputs(x, memory, keys), context)
         changes.append((after - before).abs().amax(-1))
-    change = torch.stack(changes, dim=-1)
-    is_other = torch.ones_like(mask)
-    if attention.is_self_attention:
-        is_other = is_other & ~torch.eye(mask.shape[-1], dtype=torch.bool)
-    has_key = mask.any(-1, keepdim=True)
-    if attention.style.position_dependent or "content_bias" in subject.positional(role).mechanisms:
-        # A padding query may depend on the padding before it.
-        has_key = has_key & mask.diagonal(dim1=-2, dim2=-1).unsqueeze(-1)
-    axes = ("member", "sentence", "query", "key")
-    by_hidden = change * (~mask & is_other & has_key)
-    # Infinite if the mask shows every query only its own key.
-    by_visible = change.where(mask & is_other, torch.inf)
-    quantity = "smallest change of an output by a visible key"
-    return worst(
-        within(by_hidden, "change of an output by a hidden key", axes),
-        beyond(by_visible, quantity, axes, EXACT),
-    )
+    return torch.stack(changes, dim=-1)
 
 
 @role_invariant("temperature", scope="entry")
 @torch.no_grad()
 def scores_of_random_heads_have_variance_one(subject: Subject, role: str) -> Verdict:
-    """Scores of unit-variance queries and keys have the standard deviation that the style declares."""
+    """Scores of unit-variance queries and keys have the standard deviation that the style declares.
+
+    It does not apply to scores that are not bilinear in queries and keys.
+    """
     style = subject.attention(role).style
     geometry = style.context.geometry
     if style.temperature is None:
@@ -128,10 +145,10 @@ def scores_of_random_heads_have_variance_one(subject: Subject, role: str) -> Ver
         return does_not_apply("scores do not depend on the content")
     # At initialisation, since trained parameters may change the standard deviation.
     initial = type(style)(style.options, style.context).double()
-    generator = torch.Generator().manual_seed(29)
     members = style.context.members
-    sentences = -(-HEADS // (members * geometry.heads))
+    sentences = math.ceil(HEADS / (members * geometry.heads))
     shape = (members, sentences, geometry.heads, TOKENS, geometry.key_width)
+    generator = torch.Generator().manual_seed(29)
     q = torch.randn(shape, generator=generator, dtype=torch.float64)
     k = torch.randn(shape, generator=generator, dtype=torch.float64)
     positions = torch.arange(TOKENS).unsqueeze(0)
@@ -141,18 +158,20 @@ def scores_of_random_heads_have_variance_one(subject: Subject, role: str) -> Ver
 
     constant = scores(torch.zeros_like(q), torch.zeros_like(k))
     products = scores(q, k) - constant
-    for doubled in (scores(2 * q, k) - constant, scores(q, 2 * k) - constant):
-        error = float((doubled - 2 * products).abs().max())
-        largest = max(1.0, float(products.abs().max()))
-        if not error <= EXACT * largest:
+    tolerance = EXACT * max(1.0, float(products.abs().max()))
+    for doubled_scores in (scores(2 * q, k), scores(q, 2 * k)):
+        error = float((doubled_scores - constant - 2 * products).abs().max())
+        if not error <= tolerance:  # NaN, too
             return does_not_apply("scores are not products of queries and keys")
-    ratio = float(products.std()) / style.temperature
-    quantity = "standard deviation of the scores of random queries and keys"
+    deviation = float(products.std())
+    ratio = deviation / style.temperature
+    quantity = "standard deviation of the scores of random heads, divided by the declared one"
     if LOWEST <= ratio <= HIGHEST:
         return Verdict("holds", ratio, quantity)
     example = (
-        f"scores of heads of width {geometry.key_width} have a standard deviation of {ratio:.3g}; the geometry's scale "
-        f"is {geometry.scale:.3g}, key_width ** -0.5 is {geometry.key_width**-0.5:.3g}"
+        f"scores of heads of width {geometry.key_width} have a standard deviation of {deviation:.3g}, declared "
+        f"{style.temperature:g}; the geometry's scale is {geometry.scale:.3g}, key_width ** -0.5 is "
+        f"{geometry.key_width**-0.5:.3g}"
     )
     reason = f"expected {LOWEST} to {HIGHEST}: {quantity}"
     return Verdict("violated", ratio, reason, counterexample=example)

@@ -100,43 +100,50 @@ def _long_sizes(subject: Subject) -> tuple[int, int]:
 
 
 def _isolated(subject: Subject, lengths: Lengths, points: Sequence[int]) -> Verdict:
-    """Change the first targets of member 0 from the tokens ``points`` on."""
+    """Return whether a changed target token changes later logits of its sentence alone, and a pass nothing else.
+
+    Three passes have the same random numbers: two of a batch, which must be equal, and one of a changed batch. In it,
+    the targets of the first sentences of member 0 are changed, sentence i from the token ``points[i]`` on.
+    """
     model = subject.model
     dtype = next(model.parameters()).dtype
-    sentences = subject.random_sentences(lengths)
-    target = sentences.target.clone()
+    batch = subject.random_sentences(lengths)
+    changed_target = batch.target.clone()
     _, vocab_size = subject.vocab_sizes
     for sentence, point in enumerate(points):
-        target[0, sentence, point:] = next_words(target[0, sentence, point:], vocab_size)
-    streams: dict[PerMemberRNG, Tensor] = {}
+        words = changed_target[0, sentence, point:]
+        changed_target[0, sentence, point:] = next_words(words, vocab_size)
+    changed_batch = replace(batch, target=changed_target)
+    initial_states: dict[PerMemberRNG, Tensor] = {}
     for module in model.modules():
         if isinstance(module, PerMemberRNG):
-            streams[module] = module.state.clone()
+            initial_states[module] = module.state.clone()
 
-    def logits(batch: SentenceBatch) -> Tensor:
-        for stream, state in streams.items():
-            stream.state.copy_(state)
+    def logits(sentences: SentenceBatch) -> Tensor:
+        """Return the logits of a pass with the initial random numbers."""
+        for rng, state in initial_states.items():
+            rng.state.copy_(state)
         with torch.set_grad_enabled(model.training):  # code can depend on it
-            return forward(model, batch).detach()
+            return forward(model, sentences).detach()
 
     mode = "training" if model.training else "evaluation"
-    where = f"{mode}, {target[0].numel()} tokens, {dtype}"
-    before = logits(sentences)
+    where = f"{mode}, {batch.target[0].numel()} tokens, {dtype}"
+    first = logits(batch)
     attributes = _attributes(model)
-    again = logits(sentences)
+    second = logits(batch)
     for name, value in _attributes(model).items():
         if attributes.get(name) != value:
             return violated(
                 f"a pass changes '{name}' ({where}); microbatches or a resumed run would change results"
             )
-    if not torch.equal(before, again):
-        return violated(f"two equal passes differ ({where})", float((before - again).abs().max()))
-    change = logits(replace(sentences, target=target)) - before
+    if not torch.equal(first, second):
+        return violated(f"two equal passes differ ({where})", float((first - second).abs().max()))
+    change = logits(changed_batch) - first
     for sentence, point in enumerate(points):
         first_affected = point if subject.is_causal else 0
-        change[0, sentence, first_affected:] = 0
+        change[0, sentence, first_affected:] = 0  # these logits may change
     quantity = f"change of earlier logits, or of logits of other sentences ({where})"
-    return within(logit_changes(change, sentences.target_nonpad), quantity, LOGITS, BOUNDS[dtype])
+    return within(logit_changes(change, batch.target_nonpad), quantity, LOGITS, BOUNDS[dtype])
 
 
 def _attributes(model: Transformer) -> dict[str, object]:

@@ -31,36 +31,53 @@ def masks_have_their_declared_properties(subject: Subject, role: str) -> Verdict
 
 
 def _as_declared(subject: Subject, role: str, queries: int, keys: int, lengths: Tensor) -> Verdict:
+    """Return whether the mask of a role has the right shape, a key for every query and its declared properties.
+
+    Args:
+        subject: The variant.
+        role: ``"encoder"``, ``"decoder"`` or ``"cross"``.
+        queries: Number of queries.
+        keys: Number of keys. With as many keys as queries, queries beyond the length of a sentence are padding.
+        lengths: Tokens of each sentence on the side of the keys, ascending.
+    """
     masking = subject.masking(role)
-    # Broadcasting can accept a transposed or too small mask.
-    columns = keys
+    # `full_mask` expands axes of size 1, so a wrong shape is found in the unexpanded mask only. A transposed mask is
+    # found only if the numbers of queries and keys differ.
+    tested_keys = keys
     if queries == keys and not subject.attention(role).is_self_attention:
-        columns = keys + 1
-    raw = masking.mask(role, torch.arange(queries), torch.arange(columns), lengths)
-    if raw is not None:
-        shapes = ((1, queries, columns), (len(lengths), queries, columns))
-        if raw.dtype != torch.bool or raw.shape not in shapes:
-            kind = str(raw.dtype).removeprefix("torch.")
-            expected = f"booleans [{len(lengths)} or 1, {queries}, {columns}]"
-            return Verdict("violated", None, f"expected {expected}, got {kind} {list(raw.shape)}")
-    mask = full_mask(masking, role, queries, keys, lengths)
-    query_positions = torch.arange(queries)[None, :, None]
-    key_positions = torch.arange(keys)[None, None, :]
-    without_key = ~mask.any(-1)
+        tested_keys = keys + 1
+    unexpanded = masking.mask(role, torch.arange(queries), torch.arange(tested_keys), lengths)
+    shapes = ((1, queries, tested_keys), (len(lengths), queries, tested_keys))
+    if unexpanded is not None and (
+        unexpanded.dtype != torch.bool or unexpanded.shape not in shapes
+    ):
+        dtype = str(unexpanded.dtype).removeprefix("torch.")
+        expected = f"booleans [{len(lengths)} or 1, {queries}, {tested_keys}]"
+        reason = f"expected {expected}, got {dtype} {list(unexpanded.shape)}"
+        return Verdict("violated", None, reason)
+
+    mask = full_mask(masking, role, queries, keys, lengths)  # [sentence, query, key]
+    query_positions = torch.arange(queries)
+    key_positions = torch.arange(keys)
+    without_key = ~mask.any(dim=-1)  # [sentence, query]
     if queries == keys:
-        without_key = without_key & (query_positions[..., 0] < lengths[:, None])
+        is_padding = query_positions >= lengths[:, None]
+        without_key = without_key & ~is_padding
     if bool(without_key.any()):
         sentence, query = without_key.nonzero()[0].tolist()
         length = int(lengths[sentence])
-        place = f"in a sentence of {length} tokens, query {query} has no visible key"
-        return violated(place, float(without_key.sum()))
+        reason = f"in a sentence of {length} tokens, query {query} has no visible key"
+        return violated(reason, float(without_key.sum()))
+
     properties = masking.role_properties(role) or frozenset()
-    hidden = torch.zeros_like(mask)
+    must_hide = torch.zeros_like(mask)
     if "hides-future" in properties:
-        hidden = hidden | (key_positions > query_positions)
+        must_hide = must_hide | (key_positions > query_positions[:, None])
     if "hides-padding" in properties:
-        hidden = hidden | (key_positions >= lengths[:, None, None])
-    wrong = mask == hidden if "shows-the-rest" in properties else mask & hidden
+        must_hide = must_hide | (key_positions >= lengths[:, None, None])
+    wrong = mask & must_hide
+    if "shows-the-rest" in properties:
+        wrong = mask != ~must_hide
     return _no_pair(wrong, mask, lengths, "keys visible or hidden against the declared properties")
 
 

@@ -42,7 +42,7 @@ RESULTS = ROOT / "docs" / "results"
 NOT_COMPONENTS = ("train.", "data", "match", "size", "recipe")
 """Beginnings of fields that are no component of a model; their changes have no card."""
 
-PUBLISHED = ("quickstart", "architectures")
+PUBLISHED = ("quickstart", "architectures", "contested/components-shakespeare-1")
 """Reports with their page as a browser opens it in ``docs/results``."""
 
 DEMO = "demo/"
@@ -56,6 +56,9 @@ FIGURES = "*-[0-9].svg"
 
 NOT_CARDS = ("README.md", "records.md", "noise.md")
 """Pages of the folder that are no card."""
+
+OF_BASELINE = "baseline-"
+"""Beginning of a value of ``match`` by which every variant has the size of the baseline."""
 
 SETTLED = {"better": "better", "worse": "worse", "larger": "other", "smaller": "other"}
 SETTLED |= {"equivalent": "equivalent"}
@@ -99,9 +102,10 @@ class Setting:
         unit = "layer" if self.layers == "1" else "layers"
         lines = [self.data, f"width {self.width}, {self.layers} {unit}", f"{self.steps} steps"]
         if self.passes:
-            lines[-1] += f", {self.passes} passes"
+            unit = "pass" if self.passes == "1" else "passes"
+            lines[-1] += f", {self.passes} {unit}"
         if self.matched:
-            lines.append(f"equal {self.matched}")
+            lines.append(f"equal {self.matched.removeprefix(OF_BASELINE)}")
         if self.tuned:
             names = [field.rpartition(".")[2].replace("lr", "rates") for field in self.tuned]
             lines.append(f"tuned {listed(names)}")
@@ -264,13 +268,20 @@ def heat_map(results_shown: Sequence[Result]) -> str:
         heads.append("<br>".join([*setting.lines, f"`{report}`"]))
     lines = [f"| change | {' | '.join(heads)} |", f"|---|{'---|' * len(columns)}"]
     for change, group in by_change(results_shown).items():
-        cells: dict[tuple[str, Setting], list[str]] = {}
+        cells: dict[tuple[str, Setting], list[Result]] = {}
         for result in group:
-            cells.setdefault((result.report, result.setting), []).append(_cell(result))
+            cells.setdefault((result.report, result.setting), []).append(result)
         row = [f"[{group[0].name}]({slug(change)}.md)"]
-        row += ["<br>".join(cells.get(column, [])) for column in columns]
+        row += [_cells(cells.get(column, [])) for column in columns]
         lines.append(f"| {' | '.join(row)} |")
     return "\n".join(lines)
+
+
+def _cells(group: Sequence[Result]) -> str:
+    """Return the results of a change in a column; several ones have their names in the report."""
+    if len(group) < 2:
+        return "".join(map(_cell, group))
+    return "<br>".join(f"{result.contrast['name']}:<br>{_cell(result)}" for result in group)
 
 
 def _cell(result: Result) -> str:
@@ -444,10 +455,10 @@ ROW = (
 def _linked(report: str) -> str:
     """Return the name of a report, with a link if its page is in the folder of the cards."""
     name = f"`{report}`"
-    return f"[{name}]({_page(report)})" if report in PUBLISHED else name
+    return f"[{name}]({published_page(report)})" if report in PUBLISHED else name
 
 
-def _page(report: str) -> str:
+def published_page(report: str) -> str:
     """Return the name of the published page of a report, which may be in a folder of reports."""
     _, _, name = report.rpartition("/")
     return f"{name}.html"
@@ -614,7 +625,7 @@ def write(folder: Path, reports: Path = REPORTS) -> None:
     for name in PUBLISHED:
         page_of_report = reports / name / "index.html"
         if page_of_report.is_file():
-            shutil.copy(page_of_report, folder / _page(name))
+            shutil.copy(page_of_report, folder / published_page(name))
     figures = folder / "figures"
     figures.mkdir(exist_ok=True)
     for old in [*figures.glob(FIGURES), *_generated(folder)]:

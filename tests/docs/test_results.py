@@ -8,7 +8,18 @@ import pytest
 from scipy import stats
 
 from headtohead.storage.metrics import show
-from results import PUBLISHED, REPORTS, ROOT, answer, by_change, card, heat_map, results, write
+from results import (
+    PUBLISHED,
+    REPORTS,
+    ROOT,
+    answer,
+    by_change,
+    card,
+    heat_map,
+    published_page,
+    results,
+    write,
+)
 
 BASE = "sinusoidal"
 CHANGED = "rotary"
@@ -211,8 +222,8 @@ def test_results_of_a_report_that_differ_in_matching_alone_are_not_combined(repo
 def test_two_differences_of_a_change_in_a_setting_are_both_in_the_cell(reports: Path) -> None:
     make_report(reports / "two-heads", contrast(-0.031), contrast(-0.077))
     _, _, row = heat_map(results(reports)).splitlines()
-    assert "−0.031 test loss" in row
-    assert "−0.077 test loss" in row
+    assert "rotary instead of sinusoidal:<br>−0.031 test loss" in row
+    assert "rotary instead of sinusoidal:<br>−0.077 test loss" in row
 
 
 def test_withdrawn_reports_and_contrasts_without_a_change_are_left_out(reports: Path) -> None:
@@ -249,7 +260,7 @@ def test_cards_that_no_report_has_any_more_leave_and_pages_of_authors_stay(
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_published_page_is_that_of_the_committed_report(name: str) -> None:
     stored = json.loads((REPORTS / name / "answer.json").read_text(encoding="utf-8"))
-    page = (ROOT / "docs" / "results" / f"{name}.html").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "results" / published_page(name)).read_text(encoding="utf-8")
     first, _, _ = stored["answer"].partition(". ")
     assert first in page
     for contrast in stored["contrasts"]:

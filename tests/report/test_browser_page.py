@@ -10,7 +10,7 @@ import pytest
 
 from headtohead.report.writing import write_report
 from made.fake_study import Study, edit, write_study
-from results import PUBLISHED, RESULTS
+from results import PUBLISHED, RESULTS, published_page
 
 WIDTH = 400
 SMALLEST = 9
@@ -153,7 +153,7 @@ def test_a_page_violates_no_rule_of_level_a_or_aa(page, answered, axe, width):
 @pytest.mark.parametrize("width", [1280, WIDTH])
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_published_page_violates_no_rule_and_cuts_no_column(answered, axe, name, width):
-    page = (RESULTS / f"{name}.html").read_text(encoding="utf-8")
+    page = (RESULTS / published_page(name)).read_text(encoding="utf-8")
     found = answered(page, axe + RULES.format(levels=json.dumps(LEVELS)), width)
     assert found["violations"] == []
     measured = answered(page, MEASURE, width)

@@ -105,7 +105,10 @@ def steps(page: Page, contrast: Contrast) -> Expected:
 
 CLAIMS: list[tuple[str, Callable[[Page, Contrast], Expected]]] = [
     (rf"(?:improve|worsen|rise|fall)s?[:,] {SIGNED}", signed_and_ends),
-    (rf"(?:better|worse) than the sum of their effects(?: in [\w -]+)?, {SIGNED}", signed_and_ends),
+    (
+        rf"(?:better|worse|more|less) than the sum(?: of their effects)?(?: in [\w -]+)?, {SIGNED}",
+        signed_and_ends,
+    ),
     (rf" is (?:better|worse) with .*? than with .*?: {SIGNED}", signed_and_ends),
     (rf"the difference(?: in [\w -]+)? is {SIGNED}", signed_and_ends),
     (rf"(?:improve|worsen|rise|fall)s? by {SIGNED}", size_and_ends),
@@ -253,7 +256,24 @@ def expected_words(page: Page, contrast: Contrast) -> str:
     is_raised = contrast["interval"]["low"] > 0
     is_better = is_raised == contrast["metric"].endswith(HIGHER)
     word = "better" if is_better else "worse"
-    return rf"together they are {word} than the sum| is (?:\S+ (?:\(.*\) )?)?{word} with "
+    is_gain = (sum_of_effects(page, contrast) > 0) == contrast["metric"].endswith(HIGHER)
+    gain = "gain" if is_gain else "lose"
+    more = "more" if is_better == is_gain else "less"
+    older = rf"together they {gain} {more} than the sum"  # of reports before their next training
+    return rf"together they are {word} than the sum|{older}| is (?:\S+ (?:\(.*\) )?)?{word} with "
+
+
+def sum_of_effects(page: Page, contrast: Contrast) -> float:
+    """Return the sum of the effects of both changes of an interaction alone, over all settings.
+
+    The first pair of a setting is both changes minus the second, the other pair is neither minus the first.
+    """
+    total = 0.0
+    for setting in settings_of(contrast):
+        (_, second), (neither, first) = setting["pairs"]
+        means = [page.mean_of(slug, contrast["metric"]) for slug in (first, second, neither)]
+        total += means[0] + means[1] - 2 * means[2]
+    return total
 
 
 LESS = re.compile(r"; the difference is smaller than the margin|, less than the margin")
@@ -359,7 +379,7 @@ def margin_of_rest(page: Page, before: str, found: re.Match[str]) -> Expected:
 
 REST_RULES = [
     (rf"; {N} more(?=[.;])", further_contrasts),
-    (rf"each could be at most {N}", largest_of_rest),
+    (rf"; at most {N} in either direction", largest_of_rest),
     (rf"Any difference is smaller than the margin of {N}: ", margin_of_rest),
 ]
 """Patterns in sentences on several contrasts, with their numbers by page, text before and match."""

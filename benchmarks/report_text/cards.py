@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -94,20 +94,20 @@ def is_row(
     settings: Mapping[str, Mapping[str, Any]],
     runs: pd.DataFrame,
 ) -> bool:
-    """Return whether a row has the numbers and the verdict of a contrast, and the setting of its right side."""
-    _, against = contrast["pairs"][0]
-    setting = settings[against]
-    numbers = [setting["width"], *setting["layers"], setting["steps"]]
-    if setting["passes"]:
-        numbers.append(setting["passes"])
-    is_setting = fits(row["setting"].removeprefix(setting["data"]), numbers)
+    """Return whether a row has the numbers and the verdict of a contrast, and the settings of its right sides."""
+    parts = [settings[against] for _, against in contrast["pairs"]]
+    numbers = distinct(part["width"] for part in parts)
+    for layers in dict.fromkeys(tuple(part["layers"]) for part in parts):
+        numbers += layers
+    numbers += distinct(part["steps"] for part in parts)
+    numbers += distinct(part["passes"] for part in parts if part["passes"])
+    is_setting = fits(row["setting"].removeprefix(parts[0]["data"]), numbers)
     if not is_setting or row["verdict"] != contrast["verdict"]:
         return False
-    costs = [cost(contrast, runs, name) for name in ("parameters/non_embedding", "flops_per_token")]
     expected: list[tuple[str, Sequence[float | None]]] = [
         ("seeds", [len(contrast["seeds"])]),
-        ("parameters", costs[:1]),
-        ("FLOPs", costs[1:]),
+        ("parameters", costs(contrast, runs, "parameters/non_embedding")),
+        ("FLOPs", costs(contrast, runs, "flops_per_token")),
     ]
     if contrast["direction"] != "cannot tell":
         ends = contrast["interval"] or {"low": math.nan, "high": math.nan}
@@ -121,11 +121,22 @@ def is_row(
     return all(fits(row[column].replace("-", "−"), values) for column, values in expected)
 
 
-def cost(contrast: Contrast, runs: pd.DataFrame, column: str) -> float:
-    """Return by how many percent the changed variant of the first pair has more than the other one."""
-    changed, against = contrast["pairs"][0]
-    values = [runs.loc[runs["variant"] == slug, column].iloc[0] for slug in (changed, against)]
-    return float(100 * (values[0] / values[1] - 1))
+def distinct(values: Iterable[float]) -> list[float]:
+    """Return the distinct values, in their order."""
+    return list(dict.fromkeys(values))
+
+
+def costs(contrast: Contrast, runs: pd.DataFrame, column: str) -> list[float]:
+    """Return by how many percent changed variants have more than the others: the smallest and the largest value.
+
+    Equal percentages are one value. Pairs with a variant that has no runs of its own are left out.
+    """
+    by_variant = dict(zip(runs["variant"], runs[column], strict=True))
+    percentages = []
+    for changed, against in contrast["pairs"]:
+        if changed in by_variant and against in by_variant:
+            percentages.append(100 * (by_variant[changed] / by_variant[against] - 1))
+    return distinct([round(min(percentages), 1), round(max(percentages), 1)])
 
 
 def answer_findings(line: int, text: str, contrasts: Sequence[Contrast]) -> list[Finding]:

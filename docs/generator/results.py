@@ -583,11 +583,12 @@ def _percent(fractions: np.ndarray) -> str:
     """Return equal fractions as a percentage, and different ones as the smallest and the largest."""
     low = f"{100 * fractions.min():+.1f}"
     high = f"{100 * fractions.max():+.1f}"
-    return f"{low} %" if low == high else f"{low} to {high} %"
+    percentage = f"{low} %" if low == high else f"{low} to {high} %"
+    return percentage.replace("-", "−")
 
 
-COMMAND = re.compile(r"^h2h run (.+?\.yaml) --no-tracking(.*)$", re.MULTILINE)
-"""The command that a report prints to train its study again: the experiment file, and the options after it."""
+COMMAND = re.compile(r"^h2h run .+$", re.MULTILINE)
+"""The command that a report prints to train its study again."""
 
 
 def _repeat(group: Sequence[Result], reports: Path) -> str:
@@ -614,7 +615,7 @@ def _run_command(page: Path) -> str:
     if not page.is_file():
         return ""
     printed = COMMAND.search(page.read_text(encoding="utf-8"))
-    return f"h2h run {printed[1]}{printed[2]}" if printed else ""
+    return printed[0].replace(" --no-tracking", "") if printed else ""
 
 
 def write(folder: Path, reports: Path = REPORTS) -> None:

@@ -147,7 +147,7 @@ def test_two_settings_are_not_combined(reports: Path) -> None:
 
 def test_a_card_has_the_command_of_each_report_with_its_options(reports: Path) -> None:
     command = (
-        "h2h run experiments/text.yaml --no-tracking --name other --set data.file=data/other.txt"
+        "h2h run experiments/text.yaml --name other --no-tracking --set data.file=data/other.txt"
     )
     page = f"Seeds 1 to 6.\n\n~~~\n{command}\nh2h report experiments/text.yaml\n~~~\n"
     (reports / "width-64" / "report.md").write_text(page, encoding="utf-8")

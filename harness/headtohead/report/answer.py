@@ -42,7 +42,7 @@ REST: dict[Direction, str] = {
     LARGER: "Smaller rises: {names}.",
     SMALLER: "Smaller falls: {names}.",
     EQUIVALENT: "Equivalent to within {margin}: {names}.",
-    NOT_SHOWN: "No difference shown: {names}; each could be at most {largest}, in either direction.",
+    NOT_SHOWN: "No difference shown: {names}; at most {largest} in either direction.",
     IDENTICAL: "The same in every seed: {names}.",
     SAME: "The same by construction: {names}.",
     CANNOT_TELL: "Cannot tell, because all scores are the worst or the best possible ones: {names}.",

@@ -310,7 +310,7 @@ def test_every_changed_number_of_the_answer_is_found(name, copied, benchmark):
 @case_table(
     ("name", "old", "new"),
     [
-        ("dependent", "together they are worse than", "together they are better than"),
+        ("dependent", "together they are better than", "together they are worse than"),
         ("crossed", "worsens: −0.453", "improves: −0.453"),
         ("crossed", "worsens: −0.453", "worsens: −0.454"),
         ("crossed", "worsens: −0.453", "worsens: 0.453"),

@@ -353,7 +353,9 @@ def contrasts_of_rest(page: Page, lead: str) -> list[Contrast]:
     return members
 
 
-LEADS = re.compile(rf"({'|'.join(map(re.escape, REST))})(?: {N})?(?=: )")
+LEADS = re.compile(
+    rf"({'|'.join(map(re.escape, REST))})(?: {N}| \(each at most {N} in either direction\))?(?=: )"
+)
 
 
 def further_contrasts(page: Page, before: str, found: re.Match[str]) -> Expected:
@@ -379,7 +381,7 @@ def margin_of_rest(page: Page, before: str, found: re.Match[str]) -> Expected:
 
 REST_RULES = [
     (rf"; {N} more(?=[.;])", further_contrasts),
-    (rf"; at most {N} in either direction", largest_of_rest),
+    (rf"each at most {N} in either direction", largest_of_rest),
     (rf"Any difference is smaller than the margin of {N}: ", margin_of_rest),
 ]
 """Patterns in sentences on several contrasts, with their numbers by page, text before and match."""

@@ -69,7 +69,7 @@ SETTLED |= {"equivalent": "equivalent"}
 class Setting:
     """Where a difference was measured: data, size and training; its text is the head of a column.
 
-    A difference that is an average has every value of its parts, such as ``2 + 2 and 5`` layers.
+    A difference that is an average has every value of its parts, such as ``2 + 2, or 5`` layers.
     """
 
     data: str
@@ -79,6 +79,8 @@ class Setting:
     passes: str
     matched: str
     tuned: tuple[str, ...]
+    parts: frozenset[tuple[str, ...]]
+    """Data, size and steps of each part; parts of a report with equal ones can share runs."""
 
     @classmethod
     def of(cls, parts: Sequence[Mapping[str, Any]]) -> Setting:
@@ -89,11 +91,17 @@ class Setting:
         return cls(
             data=_distinct([part["data"] for part in parts]),
             width=_distinct([str(part["width"]) for part in parts]),
-            layers=_distinct([" + ".join(map(str, part["layers"])) for part in parts]),
+            layers=", or ".join(
+                dict.fromkeys(" + ".join(map(str, part["layers"])) for part in parts)
+            ),
             steps=_distinct([f"{part['steps']:,}" for part in parts]),
             passes=_distinct([f"{part['passes']:.2g}" for part in parts if part["passes"]]),
             matched=_distinct([part["matched"] for part in parts if part["matched"]]),
             tuned=tuple(tuned),
+            parts=frozenset(
+                (part["data"], str(part["width"]), str(part["layers"]), str(part["steps"]))
+                for part in parts
+            ),
         )
 
     @property
@@ -313,21 +321,23 @@ def _why_not_combined(group: Sequence[Result]) -> str:
     """Return the sentence on why settings in one metric are not combined; empty if they are."""
     if shares_runs(group):
         return SHARED
-    if not all(result.estimate.error > 0 for result in group):
-        return CONSTANT
     if len(group) < MIN_SETTINGS:
         number = counted(len(group), "setting").capitalize()
         return SINGLE.format(number=number, metric=readable(group[0].metric))
+    if not all(result.estimate.error > 0 for result in group):
+        return CONSTANT
     return ""
 
 
 def shares_runs(group: Sequence[Result]) -> bool:
     """Return whether results of a report have the same data, size and steps, so that they can share runs."""
-    trained = set()
+    trained: set[tuple[str, ...]] = set()
     for result in group:
-        setting = result.setting
-        trained.add((result.report, setting.data, setting.width, setting.layers, setting.steps))
-    return len(trained) < len(group)
+        for part in result.setting.parts:
+            if (result.report, *part) in trained:
+                return True
+        trained.update((result.report, *part) for part in result.setting.parts)
+    return False
 
 
 COMBINED = (
@@ -472,7 +482,11 @@ def card(
 ) -> str:
     """Return the page of a change, which is written into the folder."""
     rows = []
+    rows_of = Counter((result.report, result.setting) for result in group)
     for result in group:
+        report = _linked(result.report)
+        if rows_of[result.report, result.setting] > 1:
+            report += f": {result.contrast['name']}"
         parameters, flops = costs(result, reports)
         difference = result.difference
         if result.can_tell:
@@ -486,7 +500,7 @@ def card(
             seeds=len(result.contrast["seeds"]),
             parameters=parameters,
             flops=flops,
-            report=_linked(result.report),
+            report=report,
         )
         rows.append(row)
     figures = []

@@ -181,17 +181,17 @@ def test_a_name_of_the_file_and_a_late_margin_are_stated(study: Analysis) -> Non
         (
             LARGER,
             (0.01, 0.03),
-            "do not add up: together they are {better} than the sum of their effects, +0.020 (+0.010 to +0.030)",
+            "do not add up: together they are {higher} than the sum of their effects, +0.020 (+0.010 to +0.030)",
         ),
         (
             SMALLER,
             (-0.03, -0.01),
-            "do not add up: together they are {worse} than the sum of their effects, −0.020 (−0.030 to −0.010)",
+            "do not add up: together they are {lower} than the sum of their effects, −0.020 (−0.030 to −0.010)",
         ),
         (
             BETTER,  # the verdict of a factor with the same difference
             (0.01, 0.03),
-            "do not add up: together they are {better} than the sum of their effects, +0.020 (+0.010 to +0.030)",
+            "do not add up: together they are {higher} than the sum of their effects, +0.020 (+0.010 to +0.030)",
         ),
         (
             NOT_SHOWN,
@@ -202,24 +202,24 @@ def test_a_name_of_the_file_and_a_late_margin_are_stated(study: Analysis) -> Non
         (EQUIVALENT, (-0.01, 0.02), "add up to within 0.05: +0.005 (−0.010 to +0.020)"),
     ],
 )
-@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("metric", ["test/exact_match", "test/loss"])
 def test_two_changes_are_better_or_worse_than_the_sum_of_their_effects(
-    analysed: Any, verdict: Direction, interval: tuple[float, float], text: str, sign: int
+    analysed: Any, verdict: Direction, interval: tuple[float, float], text: str, metric: str
 ) -> None:
-    effects = {"rotary": 0.02, "gated": 0.03}
     analysis = analysed(
         axes={"positional": ["sinusoidal", "rotary"], "attention": ["split-heads", "gated"]},
         interactions=True,
-        score=lambda axes, seed: (
-            0.5 + sign * sum(effects.get(v, 0.0) for v in axes.values()) + seed / 1000
-        ),
+        primary=metric,
     )
     (contrast,) = analysis.families.interactions.contrasts
     shown = judged(
         contrast, "x", (verdict, None), interval, 0.05 if verdict == EQUIVALENT else None
     )
     both = "Rotary instead of sinusoidal and a gated output"
-    expected = text.format(better="better", worse="worse")
+    words = {"higher": "better", "lower": "worse"}
+    if metric == "test/loss":
+        words = {"higher": "worse", "lower": "better"}
+    expected = text.format(**words)
     separator = "" if expected.startswith(":") else " "
     assert sentence(analysis, shown, names_metric=False) == f"{both}{separator}{expected}."
 

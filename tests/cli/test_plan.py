@@ -43,7 +43,7 @@ def test_the_plan_lists_runs_and_the_reasons_for_exclusions(h2h, experiment):
         )
         for line in lines
     )
-    assert any(line.startswith("1 variant: 16.33 sd, about ") for line in lines)
+    assert any(line.startswith("a difference of 16.33 sd: about ") for line in lines)
     assert [path.name for path in experiment.parent.iterdir()] == ["order.yaml"]
 
 

@@ -38,7 +38,7 @@ def test_a_sound_stack_passes_every_check(model: dict[str, object]) -> None:
     findings = check_as_trained(planned(3, **model))
     assert findings.violation is None
     assert findings.not_checked == []
-    assert {finding.check for finding in findings.verdicts} == as_trained.STATEMENTS.keys()
+    assert {finding.check for finding in findings.entries} == as_trained.STATEMENTS.keys()
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ def test_an_average_has_the_values_of_all_its_settings(tmp_path: Path) -> None:
         table.write("\ndeep,200,20\ndeep rotary,200,22")
     ((change, group),) = by_change(results(tmp_path / "reports")).items()
     page = card(change, group, tmp_path / "reports")
-    assert "width 32, 4 and 2 + 2 layers, 1,000 and 2,000 steps, 0.78 passes" in page
+    assert "width 32, 4, or 2 + 2 layers, 1,000 and 2,000 steps, 0.78 passes" in page
     assert "| +0.0 to +3.0 % | +0.0 to +10.0 % |" in page
 
 

@@ -337,8 +337,10 @@ def test_families_are_compared_in_standard_deviations_of_a_run(plan, record):
         for each in (family, replace(family, variants=12)):
             most = 0.02 / each.effect_in_runs
             _, _, line, _ = each.lines
-            expected = f"the margin of 0.020, if sd is at most {most:.2g}; with "
-            needed = int(line.strip().removeprefix(expected).partition(" seeds, ")[0])
+            expected = (
+                f"the margin of 0.020, if sd is at most {most:.2g}; an sd of {2 * most:.2g} takes "
+            )
+            needed = int(line.strip().removeprefix(expected).removesuffix(" seeds"))
             fewer, enough = (replace(each, seeds=seeds).effect for seeds in (needed - 1, needed))
             assert enough <= each.effect / 2 < fewer
     assert powers_of(found)[1].names == (
@@ -385,7 +387,7 @@ def test_a_plan_states_how_many_seeds_the_equivalence_of_equal_variants_takes():
     margin = 0.02
     power = Power("variant", ["a"], 6, 2, "test/exact_match", margin=margin, sd=0.014)
     needed = int(
-        re.search(r"equivalence to within the margin, with (\d+) seeds", power.lines[3])[1]
+        re.search(r"equivalence to within the margin takes (\d+) seeds", power.lines[3])[1]
     )
     shares = []
     for seeds in (needed - 1, needed):

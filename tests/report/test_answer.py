@@ -436,7 +436,8 @@ def test_an_answer_has_at_most_the_number_of_sentences_with_the_largest_first(an
     assert shown in texts[0]
     *texts, brackets = texts
     assert brackets.startswith("In brackets: ")
-    verdicts = [text.partition(":")[0] for text in texts if not text.startswith("With ")]
+    leads = [text.partition(":")[0] for text in texts if not text.startswith("With ")]
+    verdicts = [lead.partition(" (")[0] for lead in leads]
     if most == 6:
         assert verdicts == ["Smaller gains", "Smaller losses", "No difference shown"]
     if most == 3:

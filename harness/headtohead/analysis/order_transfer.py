@@ -151,7 +151,7 @@ def _variants_by_size(
 ) -> dict[Scalar, dict[tuple[tuple[str, Scalar], ...], str]]:
     """Return the ranked variants with runs of their own by size, then by the values of their other axes.
 
-    Sizes have the order of the experiment file, whichever variants are ranked.
+    Sizes have the order of the experiment file, whichever variants are ranked; a size without any is empty.
     """
     by_size: dict[Scalar, dict[tuple[tuple[str, Scalar], ...], str]] = {}
     for slug, variant in scores.frames.by_slug.items():

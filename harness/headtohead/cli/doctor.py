@@ -42,7 +42,7 @@ def command(runs: Path) -> None:
 
 
 def _installed_versions() -> dict[str, str]:
-    """Return the versions of `PACKAGES` that are imported; a package that is not installed is left out."""
+    """Return the version of each of `PACKAGES` that an import loads; a package that is not installed is left out."""
     from importlib import metadata
 
     versions = {}

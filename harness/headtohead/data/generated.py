@@ -186,11 +186,11 @@ def generate_corpus(name: str, task: Task, options: SizeOptions, split: str) -> 
             f"{test_lengths[0]} to {test_lengths[-1]}, up to {options.test_each} pairs of each length"
         )
     num_used = {length: len(keys) for length, keys in used_keys.items()}
-    train_pairs: list[Pair] = []
+    undivided_pairs: list[Pair] = []
     for length, count in _counts(name, task, options, num_used).items():
-        train_pairs += new_pairs(length, count, None)
+        undivided_pairs += new_pairs(length, count, None)
     return Corpus(
-        pairs=[*train_pairs, *test_pairs],
+        pairs=[*undivided_pairs, *test_pairs],
         licence="MIT",
         citation=f"headtohead {name}: generated, after {task.citation}",
         languages=task.languages,

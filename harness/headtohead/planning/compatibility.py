@@ -164,7 +164,7 @@ def _unequal_sizes(role: str, geometries: Sequence[Geometry], mechanisms: Set[st
         (geometry.kv_heads, geometry.key_width, geometry.value_width) for geometry in geometries
     }
     if len(heads) > 1:
-        return f"the styles that attention.{role} lists differ in heads; list styles with the same number"
+        return f"the styles that attention.{role} lists differ in heads; list styles with equal heads and output heads"
     acts_in_attention = bool(mechanisms - {"embed"})
     if len(keys_and_values) > 1 and acts_in_attention:
         return (

@@ -46,10 +46,10 @@ EXPECTED = (
 )
 """The MDE that the committed reports of this project suggest."""
 
-MARGIN = "  the margin of {margin}, if sd is at most {sd:.2g}; with {seeds}, if it is {twice:.2g}"
-MARGIN_OF_RUNS = "  the margin of {margin}, with {seeds}"
-EQUIVALENCE = "  equivalence to within the margin, with {seeds} if sd is {sd:.2g}"
-EQUIVALENCE_OF_RUNS = "  equivalence to within the margin, with {seeds}"
+MARGIN = "  the margin of {margin}, if sd is at most {sd:.2g}; an sd of {twice:.2g} takes {seeds}"
+MARGIN_OF_RUNS = "  the margin of {margin} takes {seeds}"
+EQUIVALENCE = "  equivalence to within the margin takes {seeds} if sd is {sd:.2g}"
+EQUIVALENCE_OF_RUNS = "  equivalence to within the margin takes {seeds}"
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ REST: dict[Direction, str] = {
     LARGER: "Smaller rises: {names}.",
     SMALLER: "Smaller falls: {names}.",
     EQUIVALENT: "Equivalent to within {margin}: {names}.",
-    NOT_SHOWN: "No difference shown: {names}; at most {largest} in either direction.",
+    NOT_SHOWN: "No difference shown (each at most {largest} in either direction): {names}.",
     IDENTICAL: "The same in every seed: {names}.",
     SAME: "The same by construction: {names}.",
     CANNOT_TELL: "Cannot tell, because all scores are the worst or the best possible ones: {names}.",
@@ -112,13 +112,13 @@ def _with_own_sentence(contrasts: Sequence[ContrastResult], most: int) -> list[C
     """
     if len(contrasts) <= most:
         return list(contrasts)
-    single = [contrast for contrast in contrasts if contrast.detected][:most]
-    while len(single) > 1:
-        rest = [contrast for contrast in contrasts if contrast not in single]
-        if len(single) + len(_by_verdict(rest)) <= most:
+    with_sentence = [contrast for contrast in contrasts if contrast.detected][:most]
+    while len(with_sentence) > 1:
+        rest = [contrast for contrast in contrasts if contrast not in with_sentence]
+        if len(with_sentence) + len(_by_verdict(rest)) <= most:
             break
-        single.pop()
-    return single
+        with_sentence.pop()
+    return with_sentence
 
 
 def _by_verdict(

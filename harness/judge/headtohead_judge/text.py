@@ -26,18 +26,21 @@ EFFECTS = (0.5, 1.0, 2.0)
 class Numbers:
     """Formats scores with the decimals that the margin and two digits of the smallest standard error need.
 
-    Without a standard error, two digits of the smallest difference count, and at least three decimals.
+    A difference without a standard error has at least three decimals and two digits.
     """
 
     def __init__(self, judged: Judged | Sameness) -> None:
-        differences = [variant.difference for variant in judged.variants]
-        errors = _positive([difference.error for difference in differences])
-        sizes = _positive([abs(difference.mean) for difference in differences])
-        self.digits = 3
-        if errors:
-            self.digits = _decimals_of_two_digits(min(errors))
-        elif sizes:
-            self.digits = max(3, _decimals_of_two_digits(min(sizes)))
+        self.digits = 0
+        for variant in judged.variants:
+            error = variant.difference.error
+            size = abs(variant.difference.mean)
+            if math.isfinite(error) and error > 0:
+                decimals = _decimals_of_two_digits(error)
+            elif math.isfinite(size) and size > 0:
+                decimals = max(3, _decimals_of_two_digits(size))
+            else:
+                decimals = 3
+            self.digits = max(self.digits, decimals)
         if judged.margin:
             self.digits = max(self.digits, decimals_of(judged.margin))
 
@@ -54,11 +57,6 @@ class Numbers:
         if value < 0:
             return f"−{text}"
         return f"+{text}" if signed else text
-
-
-def _positive(values: Sequence[float]) -> list[float]:
-    """Return the finite values above 0."""
-    return [value for value in values if math.isfinite(value) and value > 0]
 
 
 def _decimals_of_two_digits(value: float) -> int:

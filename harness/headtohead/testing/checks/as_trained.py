@@ -143,7 +143,7 @@ class Finding:
 class Findings:
     """The verdicts of a stack, its sizes, and what did not fit into the limits."""
 
-    verdicts: list[Finding] = field(default_factory=list)
+    entries: list[Finding] = field(default_factory=list)
     sizes: str = ""
     not_checked: list[str] = field(default_factory=list)
     step_seconds: float = 0.0
@@ -152,12 +152,12 @@ class Findings:
     @property
     def violation(self) -> Finding | None:
         """The first violation."""
-        violations = (each for each in self.verdicts if each.verdict.outcome == "violated")
+        violations = (each for each in self.entries if each.verdict.outcome == "violated")
         return next(violations, None)
 
     def add(self, check: str, verdict: Verdict, stack: PlannedStack, where: str = "") -> None:
         """Add a verdict; a known violation of a setting of the stack is no violation."""
-        self.verdicts.append(Finding(check, with_known_cause(check, verdict, stack), where))
+        self.entries.append(Finding(check, with_known_cause(check, verdict, stack), where))
 
     def miss(self, text: str) -> None:
         """Name what was not checked, once."""

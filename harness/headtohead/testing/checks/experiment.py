@@ -42,7 +42,7 @@ def examine_experiment(plan: Plan, stacks: Sequence[Sequence[PlannedRun]]) -> It
 def _examine(stack: PlannedStack, variants: str) -> Examination:
     findings = examine_stack(stack)
     results = []
-    for finding in findings.verdicts:
+    for finding in findings.entries:
         statement = Statement(finding.name, STATEMENTS[finding.check])
         results.append((statement, finding.verdict))
     name = f"{variants}, as trained: {findings.sizes}"

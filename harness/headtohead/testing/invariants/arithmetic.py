@@ -280,10 +280,10 @@ def numbers_stay_finite(subject: Subject) -> Verdict:
         if memory is not None:
             memory = (LARGE * memory).float()
         context = subject.attention_context(role, mask=subject.mask(role))
-        trained_output, _ = attention(x, memory, context)
+        training_path_output, _ = attention(x, memory, context)
         # Recording selects the explicit path.
         explicit_output, _ = attention(x, memory, context, record=lambda name, value: None)
-        tensors = _with_gradients(attention, trained_output)
+        tensors = _with_gradients(attention, training_path_output)
         tensors += _with_gradients(attention, explicit_output)
         verdicts.append(_all_finite(tensors, at_large).in_role(role))
     if subject.only_length is None:

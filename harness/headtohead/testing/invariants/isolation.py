@@ -100,7 +100,7 @@ def _long_sizes(subject: Subject) -> tuple[int, int]:
 
 
 def _isolated(subject: Subject, lengths: Lengths, points: Sequence[int]) -> Verdict:
-    """Return whether a changed target token changes later logits of its sentence alone, and a pass nothing else.
+    """Judge whether a changed target token changes later logits of its sentence alone, and a pass nothing else.
 
     Three passes have the same random numbers: two of a batch, which must be equal, and one of a changed batch. In it,
     the targets of the first sentences of member 0 are changed, sentence i from the token ``points[i]`` on.

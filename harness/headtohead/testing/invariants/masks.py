@@ -31,7 +31,7 @@ def masks_have_their_declared_properties(subject: Subject, role: str) -> Verdict
 
 
 def _as_declared(subject: Subject, role: str, queries: int, keys: int, lengths: Tensor) -> Verdict:
-    """Return whether the mask of a role has the right shape, a key for every query and its declared properties.
+    """Judge whether the mask of a role has the right shape, a key for every query and its declared properties.
 
     Args:
         subject: The variant.

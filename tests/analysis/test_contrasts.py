@@ -228,13 +228,15 @@ def test_different_label_smoothing_makes_only_training_losses_incomparable(analy
     (contrast,) = Analysis(frames, "train/loss").families.variants.contrasts
     assert contrast.paired is None
     assert (
-        contrast.reason == "losses are not comparable: label smoothing values and z-losses differ"
+        contrast.reason
+        == "scores per token are not comparable: label smoothing values and z-losses differ"
     )
     for variant, shifted in zip(frames.by_slug.values(), (True, False), strict=True):
         quirks = {"notebooks": NotebookOptions(shift_targets=shifted)}
         vars(variant.config)["quirks"] = quirks
-    (contrast,) = Analysis(frames, "valid/loss").families.variants.contrasts
-    assert contrast.reason == "losses are not comparable: labels differ"
+    for metric in ("valid/loss", "test/token_accuracy"):
+        (contrast,) = Analysis(frames, metric).families.variants.contrasts
+        assert contrast.reason == "scores per token are not comparable: labels differ"
 
 
 def test_scores_of_different_language_pairs_are_not_comparable(analysed):

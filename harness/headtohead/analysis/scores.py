@@ -21,7 +21,7 @@ from headtohead.schema.metric import UNPADDED, Metric, leaf
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage import states
 from headtohead.storage.frames import Frames
-from headtohead.storage.metrics import higher_is_better, is_loss, span, stored, unpadded
+from headtohead.storage.metrics import higher_is_better, is_per_token, span, stored, unpadded
 from headtohead_judge.collapse import collapsed, exact_interval, fisher_p
 from headtohead_judge.contrast import ScoreTable, Side, shared_seeds
 from headtohead_judge.examples import Examples
@@ -212,7 +212,7 @@ class Scores:
         losses = {}
         for slug in group:
             by_seed = self.frames.scores(slug, VALID_LOSS)
-            if by_seed and not loss_mismatch(self.frames, slug, reference, VALID_LOSS):
+            if by_seed and not per_token_mismatch(self.frames, slug, reference, VALID_LOSS):
                 losses[slug] = by_seed
         return losses
 
@@ -624,7 +624,7 @@ def score_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | 
     """
     if not same_data_set(frames, left, right):
         return OTHER_DATA
-    return loss_mismatch(frames, left, right, metric)
+    return per_token_mismatch(frames, left, right, metric)
 
 
 def same_data_set(frames: Frames, left: str, right: str) -> bool:
@@ -652,17 +652,17 @@ def same_data_set(frames: Frames, left: str, right: str) -> bool:
     return len(data_sets) == 1 and len(languages) < 2
 
 
-def loss_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | None:
-    """Return why the losses of two variants cannot be compared, or None for other metrics and comparable losses.
+def per_token_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | None:
+    """Return why the scores per token of two variants cannot be compared, or None for other metrics and if they can.
 
-    Perplexities count as losses. Losses are comparable if all runs have the same data, and the configurations equal
-    tokens, vocabularies, target boundaries and options of quirks that change labels; training losses also need equal
-    label smoothing and z-loss.
+    Losses, perplexities and token accuracies are comparable if all runs have the same data, and the configurations
+    equal tokens, vocabularies, target boundaries and options of quirks that change labels; training losses also need
+    equal label smoothing and z-loss.
 
     Raises:
-        KeyError: If the experiment lacks one of the variants, and ``metric`` is a loss.
+        KeyError: If the experiment lacks one of the variants, and ``metric`` is a score per token.
     """
-    if not is_loss(metric):
+    if not is_per_token(metric):
         return None
     fields: dict[str, Callable[[RunConfig], object]] = {
         "vocabularies": attrgetter("data.tokens", "data.vocabulary"),
@@ -682,7 +682,7 @@ def loss_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | N
         differing.insert(0, "vocabularies")
     if not differing:
         return None
-    return f"losses are not comparable: {' and '.join(differing)} differ"
+    return f"scores per token are not comparable: {' and '.join(differing)} differ"
 
 
 def pooled_scores(

@@ -18,6 +18,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from headtohead.errors import HeadToHeadError
+from headtohead.plugins.sources import OWN
 
 TORCH_OWNERS = (
     "torch",
@@ -33,7 +34,7 @@ TORCH_OWNERS = (
 )
 """Modules and classes of torch whose functions are compared."""
 
-PREFIXES = ("headtohead.", "headtohead_judge.")
+PREFIXES = tuple(f"{package}." for package in OWN)
 """Prefixes of the modules of headtohead whose functions a plugin may not replace."""
 
 DENORMAL = 1e-310

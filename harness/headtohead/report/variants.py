@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Mapping
 
 from headtohead.analysis.contrasts import ContrastResult
-from headtohead.analysis.scores import loss_mismatch
+from headtohead.analysis.scores import per_token_mismatch
 from headtohead.config.labels import listed
 from headtohead.report.content import Report
 from headtohead.report.figures.rows import MAX_ROWS
@@ -378,7 +378,9 @@ def reported(report: Report, slug: str, metric: str) -> str:
         KeyError: If the study has no variant ``slug``.
     """
     frames = report.analysis.frames
-    if slug in report.analysis.unranked or loss_mismatch(frames, slug, frames.baseline, metric):
+    if slug in report.analysis.unranked or per_token_mismatch(
+        frames, slug, frames.baseline, metric
+    ):
         return "–"
     return score(frames.summary(slug, metric), metric)
 

@@ -171,8 +171,13 @@ def is_at_end(metric: str, value: float) -> bool:
 
 
 def is_loss(metric: str) -> bool:
-    """Return whether the metric is a loss or a perplexity, which are comparable only at equal vocabularies."""
+    """Return whether the metric is a loss or a perplexity."""
     return leaf(metric) in (LOSS.name, PERPLEXITY.name)
+
+
+def is_per_token(metric: str) -> bool:
+    """Return whether the metric is a mean over target tokens, which are comparable only at equal vocabularies."""
+    return leaf(metric) in {declared.name for declared in TEACHER_FORCED}
 
 
 def unpadded(metric: str) -> str:

@@ -589,6 +589,14 @@ add_gate(
     """,
 )  # fmt: skip
 add_gate(
+    "replaces-a-built-in's-angle", "replaces a function of the rotary encoding", "import",
+    before="""
+    import headtohead_plugins.positional.rotary as rotary
+    original = rotary.turns
+    rotary.turns = lambda positions, *others: original(positions / 4, *others)
+    """,
+)  # fmt: skip
+add_gate(
     "default-dtype",
     "changes torch's default dtype",
     "import",

@@ -106,3 +106,16 @@ def test_a_baseline_without_the_effects_of_the_seeds_is_stated(
 def test_a_card_of_other_axes_is_refused(analysed: Callable[..., Analysis]) -> None:
     with pytest.raises(HeadToHeadError, match="exactly two axes"):
         card(Report(analysed(axes={"positional": ["sinusoidal", "rotary"]})), "")
+
+
+def test_a_question_that_was_changed_after_results_is_a_caution_and_limits_the_answer(
+    analysed: Callable[..., Analysis],
+) -> None:
+    analysis = analysed(axes={"positional": ["sinusoidal", "rotary"]})
+    (rule,) = [rule for rule in RULES if rule.name == "late_fields"]
+    assert list(rule.check(analysis)) == []
+    changed = {"seeds": "2026-01-05T10:00:00Z", "contrasts": "2026-01-06T10:00:00Z"}
+    vars(analysis.frames.record)["late_fields"] = changed
+    (sentence,) = rule.check(analysis)
+    assert ": seeds (2026-01-05) and contrasts (2026-01-06). " in sentence.text
+    assert sentence.limit == "seeds and contrasts changed after results existed"

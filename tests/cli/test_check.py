@@ -63,7 +63,6 @@ FAULTS = {
     "parts": ("else (None,)", 'else ("test",)'),
     "groups": ('f"g{n}"', '"g"'),
     "prepared": ('("train", "valid", "test") if', '("train", "valid", "train") if'),
-    "data-hash": ('("a", "b"))', '("a", "b"), data_hash="0" * 64)'),
     "cache-key": (
         'splits = ("grouped", "length")',
         'splits = ("grouped", "length")\n    cache_key = classmethod(lambda *arguments: str(next(calls)))',

@@ -53,11 +53,41 @@ def test_differences_and_intervals_are_those_of_loops_over_scipy() -> None:
 
 
 def test_a_small_difference_that_is_the_same_in_every_seed_is_not_printed_as_zero() -> None:
-    raised = [score + 0.0002 for score in BASE]
-    judged = judge(wide(base=BASE, raised=raised, better=BETTER), baseline="base")
-    assert verdicts(judged)["raised"] == "better"
-    (row,) = (row for row in judged_rows(judged) if row["variant"] == "raised")
-    assert row["difference"] == "+0.00020"
+    raised = [round(score + 0.0002, 4) for score in BASE]
+    judged = judge(wide(base=BASE, raised=raised), baseline="base")
+    assert verdicts(judged) == {"raised": "better"}
+    (row,) = judged_rows(judged)
+    assert row["difference"] == "+0.000200"
+    assert row["95 % interval"] == "0.000120 to 0.000280"
+
+
+def test_a_difference_without_variance_has_the_decimals_of_the_scores_in_its_interval() -> None:
+    step = 0.01
+    for paired in (True, False):
+        same = [0.8] * 6
+        higher = [0.8 + step] * 6
+        judged = judge(
+            wide(base=same, higher=higher, equal=same), baseline="base", is_paired=paired
+        )
+        by_name = {variant.variant: variant.judgement for variant in judged.variants}
+        half = stats.norm.ppf(0.975) * math.sqrt(2 / 12) * step
+        for name, difference in (("higher", step), ("equal", 0.0)):
+            ends = by_name[name].interval
+            assert ends is not None
+            assert (ends.low, ends.high) == pytest.approx((difference - half, difference + half))
+        assert by_name["equal"].direction == "identical"
+        assert not by_name["equal"].is_within_margin
+
+
+def test_variants_that_are_not_judged_are_counted() -> None:
+    table = wide(base=BASE, better=BETTER, other=BASE[::-1], third=BETTER[::-1])
+    chosen = judge(table, baseline="base", candidates=["better"])
+    assert any(
+        warning.startswith("2 other variants of the table not judged")
+        for warning in chosen.warnings
+    )
+    everything = judge(table, baseline="base")
+    assert not any("not judged" in warning for warning in everything.warnings)
 
 
 def test_the_variants_are_a_family_with_a_common_variance() -> None:
@@ -116,7 +146,7 @@ def test_unpaired_scores_are_compared_by_welchs_test() -> None:
 
 
 def test_unpaired_scores_without_spread_are_compared_by_permutations() -> None:
-    table = wide(base=[0.5] * 5, higher=[0.6] * 5, equal=[0.5] * 5)
+    table = wide(base=[0.501] * 5, higher=[0.601] * 5, equal=[0.501] * 5)
     judged = judge(table, baseline="base", is_paired=False, margin=0.2)
     higher, equal = judged.variants
     assert (higher.difference.kind, higher.difference.p) == (

@@ -169,3 +169,14 @@ def test_undecided_runs_have_the_number_of_seeds_or_a_difference_near_the_margin
     done = call(tmp_path, curves(shift), "--step", "step", "--margin", str(margin))
     assert done.exit_code == 3
     assert done.stdout.splitlines()[-3].startswith(line)
+
+
+@pytest.mark.parametrize(("score", "code"), [(0.8, 3), (1.0, 3), (0.8012345, 0)])
+def test_equal_scores_are_the_same_if_their_decimals_show_the_margin(
+    tmp_path: Path, score: float, code: int
+) -> None:
+    rows = [(variant, seed, score) for variant in ("old", "new") for seed in range(SEEDS)]
+    table = pd.DataFrame(rows, columns=["variant", "seed", "accuracy"])
+    done = call(tmp_path, table, "--margin", "0.001")
+    assert done.exit_code == code, done.output
+    assert ("too few decimals" in done.output) == (code == 3)

@@ -465,6 +465,37 @@ def test_a_margin_is_late_if_a_result_with_the_same_seeds_and_data_exists(
     assert margins["test/exact_match"].late is late
 
 
+ROTARY = "contrasts: [{name: Rotary, variant: {positional: rotary}}]\n"
+AXIS = "design: [{product: {positional: [none, rotary]}}]\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "changed", "fields"),
+    [
+        (AXIS + "seeds: 1", AXIS + "seeds: 2", {"seeds"}),
+        (AXIS + "seeds: 1", AXIS + "seeds: 1\ndescription: Another.", set()),
+        (AXIS + "seeds: 1", AXIS + ROTARY + "seeds: 1", {"contrasts"}),
+        (AXIS + ROTARY + "seeds: 1", AXIS + ROTARY.replace("Rotary", "Other") + "seeds: 1", set()),
+        (AXIS + "seeds: 1", AXIS + "seeds: 1\nmetrics: {primary: test/bleu}", {"metrics.primary"}),
+        (AXIS + "seeds: 1", AXIS.replace(", rotary", "") + "seeds: 1", {"design"}),
+    ],
+    ids=["seeds", "question", "contrast", "name", "metric", "design"],
+)
+@pytest.mark.parametrize("has_result", [True, False])
+def test_a_part_of_the_question_that_changes_after_a_result_is_recorded(
+    plan, record, first, changed, fields, has_result
+):
+    planned = plan(first)
+    planned.directory.mkdir(parents=True)
+    files.write_json(planned.directory / "experiment.json", experiment_record(planned).to_json())
+    if has_result:
+        record(planned, planned.runs[0])
+    again = experiment_record(plan(changed))
+    assert {*again.late_fields} == (fields if has_result else set())
+    files.write_json(planned.directory / "experiment.json", again.to_json())
+    assert experiment_record(plan(changed)).late_fields == again.late_fields
+
+
 def test_the_record_describes_the_entries_in_which_variants_differ(plan):
     entries = experiment_record(
         plan("design: [{product: {positional: [none, rotary]}}]", seeds=1)

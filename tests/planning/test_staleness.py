@@ -189,3 +189,12 @@ def test_a_phrase_is_no_change_of_a_plugin(tmp_path: Path, body: str, value: str
     assert source_sha256(file) == without
     file.write_text(text.replace("return 1", "return 2"))
     assert source_sha256(file) != without
+
+
+def test_a_variable_of_a_function_is_no_phrase(tmp_path: Path) -> None:
+    file = tmp_path / "near.py"
+    text = "def scale():\n    phrase = 1\n    return phrase\n"
+    file.write_text(text)
+    before = source_sha256(file)
+    file.write_text(text.replace("1", "2"))
+    assert source_sha256(file) != before

@@ -41,6 +41,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     np.save(tmp_path / "scale.npy", np.ones(2))
     torch.save(torch.ones(2), tmp_path / "scale.pt")
     (tmp_path / "own_helper.py").write_text("VALUE = 1\n")
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "own_part.py").write_text("VALUE = 1\n")
+    (tmp_path / "own_named.py").write_text("VALUE = 1\n")
     (tmp_path / "own_reader.py").write_text(HERE + "VALUE = (HERE / 'scale.json').read_text()\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("OWN_SCALE", "2")
@@ -83,6 +86,15 @@ UNDECLARED = {
         "'own_helper.py'",
         'reads = ("own_helper.py",)',
     ),
+    "import importlib\nimportlib.import_module('own_named')": (
+        "'own_named.py'",
+        'reads = ("own_named.py",)',
+    ),
+    "__import__('own_named')": ("'own_named.py'", 'reads = ("own_named.py",)'),
+    "import sys\nsys.path.insert(0, str(HERE / 'parts'))\nimport own_part": (
+        "'parts/own_part.py'",
+        'reads = ("parts/own_part.py",)',
+    ),
 }
 
 
@@ -91,6 +103,8 @@ def test_an_undeclared_read_is_an_error_with_the_declaration_to_add(
     folder: Path, code: str
 ) -> None:
     what, declaration = UNDECLARED[code]
+    for name in ("own_named", "own_part", "own_reader"):
+        sys.modules.pop(name, None)  # of another case
     with pytest.raises(HeadToHeadError) as raised:
         load(code)
     line = str(raised.value)
@@ -106,7 +120,6 @@ NOT_COUNTED = (
     "Path(os.__file__).read_text()\nPath(torch.__file__).read_text()\nPath('/proc/self/status').read_text()",
     "try:\n    open('absent.json')\nexcept FileNotFoundError:\n    pass",
     "os.environ.setdefault('OWN_SET', '1')\nos.environ.copy()\nlist(os.environ.items())\nPath.home()",
-    "import importlib\nimportlib.import_module('own_helper')",
     "Path('new.txt').write_text('1')\nPath('new.txt').read_text()",
     "import inspect, own_helper\ninspect.getsource(own_helper)",
     "open('scale.json', 'a').close()",

@@ -1,5 +1,6 @@
 """Quirks of a plugin file: parts of the model are replaced, batches are changed, and options are fields."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from headtohead.plugins.registry import current, find_entry
 from headtohead.testing import tiny_config
 from headtohead.testing.tiny import tiny_data
 from headtohead.training.loop import StackTraining, split_tensors
+from made.study import Completed
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "own-plugin.md"
 CPU = torch.device("cpu")
@@ -91,16 +93,70 @@ def test_a_wrong_option_or_name_is_one_line(quirks: dict[str, Any], message: str
     assert "\n" not in str(error.value)
 
 
-def test_a_quirk_that_drops_pairs_is_refused(own_registry: None) -> None:
+def test_a_quirk_that_drops_pairs_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     class Dropping(Quirk):
         def change_batch(self, batch: Any) -> Any:
             return replace(batch, decoder_input_ids=batch.decoder_input_ids[:, 1:])
 
-    current().entries["quirk"]["dropping"] = replace(
-        find_entry("quirk", "notebooks"), name="dropping", entry=Dropping
-    )
+    entry = replace(find_entry("quirk", "notebooks"), name="dropping", entry=Dropping)
+    monkeypatch.setitem(current().entries["quirk"], "dropping", entry)
     config = tiny_config().model_copy(update={"quirks": {"dropping": Dropping.Options()}})
     split = split_tensors(tiny_config(), tiny_data(), CPU)["train"]
     rows = torch.tensor([[0, 1]])
     with pytest.raises(HeadToHeadError, match="must return a Batch of as many pairs"):
         changed_batch(config, split.batch(rows, *split.times(rows)))
+
+
+LEAK = '''"""A quirk that shows the decoder its later tokens."""
+import torch
+from headtohead.plugin import Options, Quirk, hookimpl
+
+class Mean(torch.nn.Module):
+    """A network, plus the mean over all positions."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+
+    def forward(self, x, *arguments):
+        return self.network(x, *arguments) + x.mean(-2, keepdim=True)
+
+class Leak(Quirk):
+    """Adds the mean over all positions."""
+
+    class Options(Options):
+        """Options."""
+        mean: bool = False
+
+    def change_model(self, model, build):
+        if self.options.mean:
+            model.decoder[0].feed_forward = Mean(model.decoder[0].feed_forward)
+
+@hookimpl
+def register_quirks():
+    return {"leak": Leak}
+'''
+
+EXPERIMENT = """
+question: Does a leak help?
+base:
+  data: {dataset: toy-grammar, limit: 300}
+  model: {d_model: 16, heads: 2, layers: 1, d_ff: 16}
+  train: {steps: 4, batch_tokens: 256}
+baseline: {quirks.leak.mean: false}
+design: [{one_at_a_time: {quirks.leak.mean: [false, true]}}]
+seeds: 2
+plugins: [leak.py]
+"""
+
+
+@pytest.mark.slow
+def test_a_quirk_that_leaks_is_refused_before_the_first_run(
+    tmp_path: Path, h2h_here: Callable[..., Completed]
+) -> None:
+    (tmp_path / "leak.py").write_text(LEAK)
+    (tmp_path / "leak.yaml").write_text(EXPERIMENT)
+    cache = {"H2H_CACHE": str(tmp_path / "cache")}
+    done = h2h_here(tmp_path, "run", "leak.yaml", "--no-tracking", "--no-report", **cache)
+    assert done.returncode == 2
+    assert "quirk/leak violates 'causality' at small sizes" in done.stderr

@@ -7,9 +7,11 @@ from types import ModuleType
 import pytest
 
 from headtohead import register
+from headtohead.config.entries import plugins_of
 from headtohead.model.counting import count
 from headtohead.plugins.hookspecs import hookimpl
 from headtohead.plugins.registry import current, find_dataset, find_positional, use_files
+from headtohead.plugins.sources import source_sha256
 from headtohead.testing import tiny_config
 from made import plugin_file, refused
 
@@ -208,3 +210,28 @@ def test_an_import_that_uses_the_global_generator_is_refused():
         "plugin 'mine.py' (file) samples from torch's global generator; sample in build with "
         "self.parameter or self.buffer, and in hooks with PerMemberRNG"
     )
+
+
+CHILD = """
+from headtohead import registered
+from headtohead.plugin import hookimpl
+
+class Child(registered("positional", "mine")):
+    phrase = "with the child"
+
+@hookimpl
+def register_positionals():
+    return {"child": Child}
+"""
+
+
+def test_an_entry_uses_the_entry_of_another_plugin_that_it_inherits_from(tmp_path: Path) -> None:
+    parent = tmp_path / "parent.py"
+    child = tmp_path / "child.py"
+    parent.write_text(SOURCE)
+    child.write_text(CHILD)
+    use_files([parent])
+    use_files([child])
+    used = {entry.name: entry for entry in plugins_of(tiny_config("child"))}
+    assert {"child", "mine"} <= used.keys()
+    assert used["mine"].source_sha256 == source_sha256(parent)

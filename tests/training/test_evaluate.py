@@ -91,6 +91,13 @@ def test_a_metric_must_count_every_output(counts):
         Translations(("a", "b"), (("a",), ("b",)), ("a", "c")).counts([metric])
 
 
+def test_a_metric_whose_counts_depend_on_other_outputs_is_refused():
+    metric = Metric("own", per_example=lambda outputs, references: [[len(outputs)]] * len(outputs))
+    translations = Translations(("a",) * 12, (("a",),) * 12, ("a",) * 12)
+    with pytest.raises(HeadToHeadError, match="must not depend on other outputs"):
+        translations.counts([metric])
+
+
 def test_distinct_sources_are_taken_once_in_order(data):
     raw = data.splits["train"]
     rows = raw.distinct_sources(None)

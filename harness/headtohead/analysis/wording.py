@@ -34,7 +34,9 @@ def interval_text(contrast: ContrastResult) -> str:
     return ends(interval.low, interval.high, contrast.metric, signed=True, like=contrast.scale)
 
 
-INTERVALS = "Intervals: 95 % for {scope} together. Sources of variance: {sources}.{seeds_only}"
+INTERVALS = "Intervals: {scope}. Sources of variance: {sources}.{seeds_only}"
+OF_FAMILY = "95 % for {number}"
+OF_LARGER_FAMILY = "95 % for {number} together"
 ONE_INTERVAL = "Interval: 95 %. Sources of variance: {sources}.{seeds_only}"
 SEEDS_ONLY = " Examples are no source: {reason}."
 SEEDS_ONLY_FOR = " Examples are no source for {contrasts}: {reason}."
@@ -48,7 +50,7 @@ MAX_NAMED = 3
 
 
 def interval_caption(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> str:
-    """Return how many contrasts share the level of the intervals, and which sources of variance the intervals contain.
+    """Return how many contrasts of each family share a level, and which sources of variance their intervals contain.
 
     The caption also states why examples are no source, for the first such contrast, and why tuning is no source
     (`_no_selection`). Empty without an interval that has a source.
@@ -69,9 +71,12 @@ def interval_caption(analysis: Analysis, contrasts: Sequence[ContrastResult]) ->
     if without_examples:
         seeds_only = _seeds_only(analysis, without_examples, is_all=EXAMPLES not in sources)
     template = ONE_INTERVAL if sum(scope.values()) == 1 else INTERVALS
-    counts = [counted(number, FAMILY_NAMES[family]) for family, number in scope.items()]
+    families = []
+    for family, number in scope.items():
+        of_family = OF_FAMILY if number == 1 else OF_LARGER_FAMILY
+        families.append(of_family.format(number=counted(number, FAMILY_NAMES[family])))
     caption = template.format(
-        scope=" and ".join(counts), sources=listed([*sources]), seeds_only=seeds_only
+        scope=", ".join(families), sources=listed([*sources]), seeds_only=seeds_only
     )
     return caption + _no_selection(analysis, judged)
 

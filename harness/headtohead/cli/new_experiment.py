@@ -36,7 +36,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "text": {"download": "tinyshakespeare"},
     "mqar": {"levels": ["8x2"], "alphabet": 32},
 }
-"""Options without a file, for datasets that need one or whose default task is too hard for 400 steps."""
+"""Options that a written file has unless FILE is given: of datasets that need a file, or are too hard for 400 steps."""
 
 
 @click.command("new-experiment")

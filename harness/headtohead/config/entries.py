@@ -71,7 +71,9 @@ def names_built_in_only(config: RunConfig) -> bool:
 
 
 def plugins_of(config: RunConfig) -> list[Registered]:
-    """Return the entries that a configuration uses, including the entries that these depend on, with what they read.
+    """Return the entries that a configuration uses, with what they read.
+
+    They include the entries that these depend on, and those of other plugins that they inherit code from.
 
     Raises:
         HeadToHeadError: If an entry is not registered, a file that it declares to read is missing, or ``depends_on`` of
@@ -83,10 +85,19 @@ def plugins_of(config: RunConfig) -> list[Registered]:
         options_of.setdefault(registered, []).append(chosen.options)
         with calling(registered.entry):
             names = tuple(registered.entry.depends_on(chosen.options))
-        for name in names:
-            part = find_entry(family, name)
+        parts = [find_entry(family, name) for name in names]
+        for part in [*parts, *_inherited(registered)]:
             options_of.setdefault(part, []).append(part.entry.Options())
     return [_with_reads(registered, used) for registered, used in options_of.items()]
+
+
+def _inherited(registered: Registered) -> list[Registered]:
+    """Return the entries that an outside entry inherits from; those of headtohead count by its version."""
+    if registered.is_built_in:
+        return []
+    bases = registered.entry.__mro__[1:]
+    others = current().entries[registered.family].values()
+    return [other for other in others if other.entry in bases and not other.is_built_in]
 
 
 def _distinct(entries: Iterable[tuple[str, EntryConfig]]) -> list[tuple[str, EntryConfig]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from headtohead.data.normalise import NORMALISERS
+from headtohead.data.normalise import NORMALISERS, appearance
 from headtohead.data.splits import PARTS, Labels, components, divide, shuffled
 from headtohead.data.tokeniser import Side
 from headtohead.errors import HeadToHeadError
@@ -146,14 +146,17 @@ def _check_labelled(pairs: list[Pair], corpus: Corpus, config: DataConfig) -> No
 
 
 def _groups(pairs: list[Pair], corpus: Corpus, config: DataConfig) -> Labels:
-    """Return the group of each pair: pairs with a common source, group or, if it joins them, target."""
+    """Return the group of each pair: pairs with a common source, group or, if it joins them, target.
+
+    Texts are common if they have the same `appearance`.
+    """
     if config.split == "row":
         return np.arange(len(pairs), dtype=np.int64)
     keys = []
     if corpus.has_sources:
-        keys.append([pair.source for pair in pairs])
+        keys.append([appearance(pair.source) for pair in pairs])
     if corpus.targets_join:
-        keys.append([pair.target for pair in pairs])
+        keys.append([appearance(pair.target) for pair in pairs])
     keys.append([pair.group for pair in pairs])
     return components(*keys)
 

@@ -45,6 +45,16 @@ NORMALISERS: dict[str, Normaliser] = {
 """The normalisations by the name in ``data.normalise``."""
 
 
+def appearance(text: str) -> str:
+    """Return a text as a reader sees it: composed characters, without invisible ones.
+
+    Sentences with the same appearance are the same example, although they can have other tokens.
+    """
+    if text.isascii():
+        return text
+    return unicodedata.normalize("NFC", text).translate(_INVISIBLE)
+
+
 def removes(normalise: Normaliser, character: str) -> bool:
     """Return whether a normalisation removes a character inside a word, or replaces it by a space."""
     return not character.isspace() and normalise(f"a{character}a") in ("aa", "a a")
@@ -54,6 +64,8 @@ _IN_WORDS = "'\u200c\u200d"
 _APOSTROPHES = "'’ʼ＇"
 _REMOVED = "\u00ad\ufeff\u2060" + "".join(map(chr, range(0xFE00, 0xFE10)))
 """Soft hyphen, byte order mark, word joiner, and selectors of the variant of the character before."""
+_INVISIBLE = dict.fromkeys(map(ord, _REMOVED + "\u200b\u200c\u200d\u200e\u200f"))
+"""Also zero-width spaces and joiners, and marks of the direction of writing."""
 _PLAIN = dict(zip("áéíóú", "aeiou", strict=True))
 _ACCENTED = re.compile("á+|é+|í+|ó+|ú+")
 _OUTSIDE_A_Z = re.compile("[^a-z]+")

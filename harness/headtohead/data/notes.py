@@ -17,6 +17,7 @@ from headtohead.data.splits import Labels
 from headtohead.data.tokeniser import SIDES
 from headtohead.data.vocabularies import Sentences
 from headtohead.schema.run_config import NOTHING_HELD_OUT, DataConfig
+from headtohead_judge.listing import listed
 
 LARGE_GROUP = 0.05
 """Fraction of the pairs from which a note names the largest group, which only fits into train."""
@@ -186,17 +187,34 @@ def vocabulary_bound(facts: Facts) -> list[str]:
             f"{100 * unknown['target']:.1f} % of the test tokens are unknown, and bits per byte count each as <unk>"
         ]
     test = facts.data.splits["test"]
-    example = ""
-    if facts.unreachable:
-        example = f", for example '{test.target_text[facts.unreachable[0]]}'"
     advice = "use data.tokens: subword"
     if has_file:
         advice = "set data.normalise as the tokenizer normalises"
-    sentences = len(distinct_rows(test))
+    unreachable = "the vocabulary reproduces the references of every test sentence"
+    if facts.unreachable:
+        unreachable = (
+            f"the vocabulary cannot reproduce the references of {len(facts.unreachable)} of "
+            f"{len(distinct_rows(test))} test sentences, for example '{test.target_text[facts.unreachable[0]]}', so "
+            f"exact match cannot exceed {bound:.3f}"
+        )
     return [
-        f"the vocabulary cannot reproduce the references of {len(facts.unreachable)} of {sentences} test sentences"
-        f"{example}, so exact match cannot exceed {bound:.3f}; {100 * unknown['target']:.1f} % of the target tokens "
+        f"{unreachable}; {100 * unknown['target']:.1f} % of the target tokens "
         f"and {100 * unknown['source']:.1f} % of the source tokens of test are unknown; {advice}, or check the split"
+    ]
+
+
+def several_answers(facts: Facts) -> list[str]:
+    """Return a note if test has sources with several targets, of which each counts as right."""
+    test = facts.data.splits["test"]
+    rows = distinct_rows(test)
+    several = [row for row in rows if len(test.references[row]) > 1]
+    if not several:
+        return []
+    first = several[0]
+    answers = listed([f"'{text}'" for text in test.references[first]], 2)
+    return [
+        f"{len(several):,} of {len(rows):,} test sources have several targets in the data, and an output that equals "
+        f"any of them is right: '{test.source_text[first]}' has {answers}"
     ]
 
 
@@ -210,6 +228,7 @@ RULES: tuple[Callable[[Facts], list[str]], ...] = (
     dropped_words,
     truncated_targets,
     vocabulary_bound,
+    several_answers,
 )
 
 

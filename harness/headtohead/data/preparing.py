@@ -98,6 +98,7 @@ def _prepare_in_child(
     The library can panic, abort or run for ever on such a file. The cache passes the data to this process.
     """
     values = {**vars(corpus), "pairs": [list(vars(pair).values()) for pair in corpus.pairs]}
+    del values["data_hash"]  # computed from the pairs
     name = file_name(config)
     call_in_child(
         name,
@@ -127,7 +128,8 @@ def prepare_recorded(config: DataConfig, cache: Path, recorded: str) -> Prepared
     if data.data_hash != recorded:
         raise HeadToHeadError(
             f"the data of dataset '{config.dataset}' has changed since the run was planned (data_hash {recorded[:8]}, "
-            f"now {data.data_hash[:8]}); restore its files, or run the experiment again with the new data"
+            f"now {data.data_hash[:8]}); restore its files, or run the experiment again with the new data; a dataset "
+            "of a plugin must return the same pairs in every process, in an order that is not that of a set"
         )
     return data
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headtohead.data.cleaning import Cleaned
+from headtohead.data.normalise import appearance
 from headtohead.data.prepared import Ids, PreparedData, Split
 from headtohead.data.reference_points import (
     bag_of_words_upper_bound,
@@ -131,7 +132,9 @@ def _leaks(
     """
     if cleaned.is_text:
         return _text_leaks(splits)
-    inputs = _inputs(cleaned, parts, splits)
+    inputs = {}
+    for part, texts in _inputs(cleaned, parts, splits).items():
+        inputs[part] = [appearance(text) for text in texts]
     test = splits["test"]
     leaked = leak(inputs["train"], inputs["test"])
     shares = {

@@ -20,6 +20,7 @@ from headtohead.plugins.registry import Registered, calling, find_entry
 from headtohead.plugins.sources import name_in_project, source_name
 from headtohead.schema.run_config import EntryConfig
 from headtohead.storage import states
+from headtohead.storage.contrasts import ContrastRecord
 from headtohead.storage.existing import run_directories
 from headtohead.storage.experiment import (
     EntryRecord,
@@ -72,6 +73,7 @@ def experiment_record(plan: Plan, command: str = "") -> ExperimentRecord:
         metrics=plan.metrics,
         margins=_margins(plan, stored),
         looks=_looks(plan, stored),
+        late_fields=_late_fields(plan, stored),
         probes=plan.probes,
         notes=tuple(notes_of(plan)),
         data=plan.data.record,
@@ -218,6 +220,48 @@ def _margins(plan: Plan, stored: ExperimentRecord | None) -> dict[str, MarginRec
         else:
             margins[metric] = earlier[metric]
     return margins
+
+
+def _late_fields(plan: Plan, stored: ExperimentRecord | None) -> dict[str, str]:
+    """Return the fields of the question that were changed after results existed, with the date of the last change.
+
+    Numbers of seeds that looks plan have a record of their own (`_looks`), and so have margins.
+
+    Raises:
+        HeadToHeadError: If a field has changed, and a run directory of the experiment is a symbolic link.
+    """
+    if stored is None:
+        return {}
+    before = {
+        "baseline": stored.baseline,
+        "contrasts": _declared(stored.contrasts),
+        "design": {variant.slug for variant in stored.variants},
+        "metrics.primary": stored.metrics.primary,
+        "seeds": stored.seeds,
+    }
+    present = {
+        "baseline": plan.design.baseline,
+        "contrasts": _declared(plan.contrasts),
+        "design": {variant.slug for variant in plan.variants},
+        "metrics.primary": plan.metrics.primary,
+        "seeds": plan.design.seeds,
+    }
+    changed = [name for name in present if present[name] != before[name]]
+    if plan.looks is not None and "seeds" in changed:
+        changed.remove("seeds")
+    late_fields = dict(stored.late_fields)
+    if changed and _has_results(plan):
+        late_fields |= dict.fromkeys(changed, now())
+    return late_fields
+
+
+def _declared(contrasts: Iterable[ContrastRecord]) -> list[ContrastRecord]:
+    """Return the contrasts of the experiment file, without the names that sentences and tables have for them."""
+    declared = []
+    for contrast in contrasts:
+        if contrast.family == "declared":
+            declared.append(contrast.model_copy(update={"name": ""}))
+    return declared
 
 
 def _has_results(plan: Plan) -> bool:

@@ -85,7 +85,7 @@ class Corpus:
             tokens are words, or what ``data.tokens`` selects.
         passages: Beginning and end of each passage of a text by part, in characters or token ids, for the record. The
             pairs of a passage have the same group.
-        data_hash: sha256 of the pairs; by default computed from text, group and split, in order.
+        data_hash: sha256 of the pairs, by `hash_pairs`.
     """
 
     pairs: Sequence[Pair]
@@ -100,11 +100,12 @@ class Corpus:
     has_sources: bool = True
     unit: TextUnit | None = None
     passages: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
-    data_hash: str = ""
+    data_hash: str = field(init=False)
 
     def __post_init__(self) -> None:
-        if not self.data_hash:
-            object.__setattr__(self, "data_hash", hash_pairs(self.pairs))
+        # An iterator can be read only once.
+        object.__setattr__(self, "pairs", tuple(self.pairs))
+        object.__setattr__(self, "data_hash", hash_pairs(self.pairs))
 
 
 class Dataset(Entry):

@@ -9,7 +9,7 @@ import re
 import site
 import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -22,9 +22,8 @@ OWN = (
 )
 """The packages of headtohead."""
 
-PHRASE = rb"^    phrase = (?:\(\n(?: {8}.*\n)+ {4}\)|.+)\n"
-PHRASES = re.compile(rb"(?<=\n\n)%b\n|%b" % (PHRASE, PHRASE), re.MULTILINE)
-"""The phrases of the classes of a file, each with a blank line after it that it alone needs."""
+START_PATH = tuple(sys.path)
+"""Where modules were found when headtohead was imported; other processes do not know folders that are added later."""
 
 MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
@@ -62,40 +61,76 @@ def source_file(name: str, project: Path) -> Path | None:
 
 
 def source_sha256(file: Path) -> str:
-    """Return the sha256 of a plugin file and of the modules of its project that it imports, also inside functions.
+    """Return the sha256 of a plugin file and of the modules of its project that it imports (`source_files`).
 
-    Phrases of entries do not count, because no result depends on them. A module belongs to the project if it is in the
-    package of the file or not installed. The modules of headtohead count by its version. A file that imports no module
-    of its project has the sha256 of its content without phrases.
+    Phrases of entries do not count, because no result depends on them. A file that imports no module of its project has
+    the sha256 of its content without phrases.
+    """
+    own_hash, *other_hashes = [
+        sha256_without_phrases(path.read_bytes()) for path in source_files(file)
+    ]
+    if not other_hashes:
+        return own_hash
+    return hashlib.sha256(" ".join([own_hash, *sorted(other_hashes)]).encode()).hexdigest()
+
+
+def source_files(file: Path) -> list[Path]:
+    """Return a plugin file, then the modules of its project that ``import`` statements name, also inside functions.
+
+    A module belongs to the project if it is in the package of the file or not installed. The modules of headtohead are
+    left out, because its version counts.
     """
     file = file.resolve()
     package = package_folder(file)
     if package is not None and package.name in OWN:
-        return sha256_without_phrases(file.read_bytes())
-    hashes: dict[Path, str] = {}
+        return [file]
+    found: dict[Path, None] = {}
     waiting = [file]
     while waiting:
         path = waiting.pop()
-        if path in hashes:
+        if path in found:
             continue
-        content = path.read_bytes()
-        hashes[path] = sha256_without_phrases(content)
-        for name in _imports(content):
+        found[path] = None
+        for name in _imports(path.read_bytes()):
             imported = _imported(name, path)
             if imported is None:
                 continue
             imported = imported.resolve()
             if not _is_installed(imported) or package in imported.parents:
                 waiting.append(imported)
-    own_hash, *other_hashes = hashes.values()
-    if not other_hashes:
-        return own_hash
-    return hashlib.sha256(" ".join([own_hash, *sorted(other_hashes)]).encode()).hexdigest()
+    return list(found)
 
 
 def sha256_without_phrases(content: bytes) -> str:
-    """Return the sha256 of the source of a plugin without the phrases of its entries."""
-    return hashlib.sha256(PHRASES.sub(b"", content)).hexdigest()
+    """Return the sha256 of the source of a plugin without the phrases of its entries.
+
+    A phrase is left out with a blank line after it that it alone needs.
+    """
+    lines = content.split(b"\n")
+    without: set[int] = set()
+    for first, end in _phrases(content):
+        without.update(range(first, end))
+        is_alone = first == 0 or not lines[first - 1].strip()
+        if is_alone and end < len(lines) - 1 and not lines[end].strip():
+            without.add(end)
+    kept = [line for number, line in enumerate(lines) if number not in without]
+    return hashlib.sha256(b"\n".join(kept)).hexdigest()
+
+
+def _phrases(content: bytes) -> Iterator[tuple[int, int]]:
+    """Yield the first line, and the line after the last, of each assignment to ``phrase`` in the body of a class."""
+    try:
+        statements = ast.parse(content).body
+    except (SyntaxError, ValueError):
+        return
+    for statement in statements:
+        if not isinstance(statement, ast.ClassDef):
+            continue
+        for assignment in statement.body:
+            if isinstance(assignment, ast.Assign) and assignment.end_lineno is not None:
+                names = [ast.unparse(target) for target in assignment.targets]
+                if names == ["phrase"]:
+                    yield assignment.lineno - 1, assignment.end_lineno
 
 
 def package_folder(file: Path) -> Path | None:
@@ -153,7 +188,7 @@ def _imports(content: bytes) -> tuple[str, ...]:
 
 
 def module_file(name: str) -> Path | None:
-    """Return the file of a module without importing it or its packages; None if it is not installed."""
+    """Return the file of a module without importing it or its packages; None if other processes do not find it."""
     package, *parts = name.split(".")
     try:
         spec = importlib.util.find_spec(package)
@@ -161,10 +196,19 @@ def module_file(name: str) -> Path | None:
         return None
     if spec is None:
         return None
-    if not parts:
-        return Path(spec.origin) if spec.has_location and spec.origin else None
-    for location in spec.submodule_search_locations or ():
-        path = _module_in(Path(location), parts)
-        if path is not None:
+    candidates: list[Path | None] = []
+    if parts:
+        for location in spec.submodule_search_locations or ():
+            candidates.append(_module_in(Path(location), parts))
+    elif spec.has_location and spec.origin:
+        candidates.append(Path(spec.origin))
+    for path in candidates:
+        if path is not None and not _is_on_added_path(path):
             return path
     return None
+
+
+def _is_on_added_path(file: Path) -> bool:
+    """Return whether a file is in a folder that was added to ``sys.path`` after the import of headtohead."""
+    added = [Path(folder).resolve() for folder in sys.path if folder not in START_PATH]
+    return any(file.resolve().is_relative_to(folder) for folder in added)

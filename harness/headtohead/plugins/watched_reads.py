@@ -1,4 +1,4 @@
-"""Detect files and environment variables that code of a plugin reads without declaring them.
+"""Detect files and environment variables that code of a plugin reads, and modules that it imports, undeclared.
 
 Python reports every file that its own functions open to an audit hook, and `os.environ` is a Python mapping. Seen are
 therefore ``open``, `pathlib`, `numpy.load`, `torch.load`, `os.environ` and `os.getenv`, also in threads that the code
@@ -8,6 +8,7 @@ reads the environment are not seen, and neither are files that were read, and va
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import site
 import sys
@@ -23,7 +24,7 @@ from typing import Any, Self
 from headtohead.errors import ReadsError, shown_path
 from headtohead.plugins.entry import Entry, Options
 from headtohead.plugins.reads import Read, code_name, declared_paths, reads_folder, require_existing
-from headtohead.plugins.sources import OWN, module_file, package_folder
+from headtohead.plugins.sources import OWN, module_file, package_folder, source_files
 from headtohead.schema.sections import is_path
 
 SYSTEM_FOLDERS = ("/proc", "/sys", "/dev", "/etc")
@@ -45,7 +46,7 @@ _active: list[WatchedReads] = []
 class WatchedReads:
     """Records the files and environment variables that code outside headtohead reads in a ``with`` block.
 
-    Not recorded are imports; files of installed packages, of headtohead, of the system and of caches, in which
+    Not recorded are files of installed packages, of headtohead, of the system and of caches, in which
     libraries keep their own data; files that the block itself has created; and files that do not exist.
 
     Args:
@@ -56,6 +57,8 @@ class WatchedReads:
         self.code = tuple(os.path.realpath(path) for path in code)
         self.files: dict[str, None] = {}
         """Resolved paths of the files, in the order in which they were opened."""
+        self.imported: dict[str, None] = {}
+        """Resolved paths of the source files of imported modules."""
         self.variables: dict[str, None] = {}
         """Names of the environment variables."""
         self._created: set[str] = set()
@@ -100,7 +103,11 @@ class WatchedReads:
         if flags & os.O_WRONLY or not os.path.isfile(path) or self._is_created(path):
             return
         resolved = os.path.realpath(path)
-        if self._counts(resolved) and self._is_opened_by_plugin(frame):
+        if frame is not None and _is_of_import(frame):
+            source = _source_of(resolved)
+            if self._is_called_by_plugin(frame) and not _is_below(source, _installed()):
+                self.imported[source] = None
+        elif self._counts(resolved) and self._is_opened_by_plugin(frame):
             self.files[resolved] = None
 
     def add_folder(self, path: str) -> None:
@@ -137,12 +144,18 @@ class WatchedReads:
         return _is_below(path, self.code) or not _is_below(path, _data_of_libraries())
 
     def _is_opened_by_plugin(self, frame: FrameType | None) -> bool:
-        """Return whether code of the plugin, or a library that it calls, opens a file, and not an import."""
+        """Return whether code of the plugin, or a library that it calls, opens a file outside an import."""
         while frame is not None and frame not in self._callers:
-            if frame.f_code.co_name == "_find_and_load" and frame.f_code.co_filename.startswith(
-                "<frozen importlib"
-            ):
+            if _is_of_import(frame):
                 return False
+            if self._is_of_plugin(frame):
+                return True
+            frame = frame.f_back
+        return False
+
+    def _is_called_by_plugin(self, frame: FrameType | None) -> bool:
+        """Return whether code of the plugin, directly or through libraries, has called a frame."""
+        while frame is not None and frame not in self._callers:
             if self._is_of_plugin(frame):
                 return True
             frame = frame.f_back
@@ -157,6 +170,21 @@ class WatchedReads:
             return False
         resolved = _resolved(file)
         return _is_below(resolved, self.code) or not _is_below(resolved, _installed())
+
+
+def _is_of_import(frame: FrameType) -> bool:
+    """Return whether a frame is Python's own code that finds and loads modules."""
+    return frame.f_code.co_filename.startswith("<frozen importlib")
+
+
+def _source_of(file: str) -> str:
+    """Return the source file of a file that an import opens, which can be compiled code."""
+    if not file.endswith(BYTECODE):
+        return file
+    try:
+        return importlib.util.source_from_cache(file)
+    except ValueError:  # a compiled module without a source
+        return file
 
 
 class _WatchedEnvironment(os._Environ[str]):
@@ -282,12 +310,15 @@ def require_declared(
     Raises:
         ReadsError: With the file or variable, and the declaration to add.
     """
-    if not watch.files and not watch.variables:
+    if not watch.files and not watch.imported and not watch.variables:
         return
     declared = declared_paths(entry, options) | {read.name: read.path for read in others}
     paths = [*_path_options(options), *filter(None, declared.values())]
-    allowed = _source_files() | {os.path.realpath(path) for path in paths}
-    undeclared = [file for file in watch.files if not _is_below(file, allowed)]
+    allowed = {os.path.realpath(path) for path in paths}
+    readable = allowed | _source_files()
+    hashed = allowed | _hashed_files(entry)
+    undeclared = [file for file in watch.files if not _is_below(file, readable)]
+    undeclared += [file for file in watch.imported if not _is_below(file, hashed)]
     variables = [f"${name}" for name in watch.variables if f"${name}" not in declared]
     if not undeclared and not variables:
         return
@@ -311,6 +342,14 @@ def _source_files() -> set[str]:
     """Return the source files of the imported modules, which libraries read to inspect code."""
     named = [getattr(module, "__file__", None) for module in [*sys.modules.values()]]
     return {_resolved(file) for file in named if file}
+
+
+def _hashed_files(entry: type[Entry]) -> set[str]:
+    """Return the source files in the hash of an entry: its own file, and what ``import`` statements name."""
+    file = getattr(sys.modules.get(entry.__module__), "__file__", None)
+    if file is None or not os.path.isfile(file):
+        return set()
+    return {str(path) for path in source_files(Path(file))}
 
 
 def _path_options(options: Options) -> Iterator[Path]:

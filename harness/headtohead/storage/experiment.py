@@ -380,7 +380,11 @@ def _folder_name(name: str) -> str:
 
 
 class ExperimentRecord(Record):
-    """The plan of an experiment; ``axis_names`` has what people call its axes, such as ``learning rate``."""
+    """The plan of an experiment.
+
+    ``axis_names`` has what people call its axes, such as ``learning rate``. ``late_fields`` has the fields of the
+    question that were changed after results existed, with the date of the last change.
+    """
 
     format: Literal[1] = 1
     name: Annotated[str, AfterValidator(_folder_name)]
@@ -403,6 +407,7 @@ class ExperimentRecord(Record):
     metrics: ReportedMetrics
     margins: Mapping[MetricName, MarginRecord] = {}
     looks: LooksRecord | None = None
+    late_fields: Mapping[str, Date] = {}
     probes: tuple[ProbeSentence, ...]
     notes: tuple[str, ...]
     data: DataRecord

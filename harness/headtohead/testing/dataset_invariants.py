@@ -10,7 +10,7 @@ from functools import wraps
 from itertools import zip_longest
 from pathlib import Path
 
-from headtohead.data import hash_pairs, prepare_corpus
+from headtohead.data import prepare_corpus
 from headtohead.data.preparing import load_corpus
 from headtohead.data.splits import PARTS
 from headtohead.errors import HeadToHeadError
@@ -78,14 +78,6 @@ def loading_is_reproducible(subject: DatasetSubject) -> Iterator[str]:
         for number, (pair, other) in enumerate(zip_longest(corpus.pairs, again.pairs)):
             if pair != other:
                 yield f"split {split}: pair {number} is {pair}, loaded again {other}"
-
-
-@invariant("data-hash")
-def data_hash_is_the_hash_of_the_pairs(subject: DatasetSubject) -> Iterator[str]:
-    """The data hash is the hash of the pairs."""
-    for split, corpus in subject.first.items():
-        if corpus.data_hash != hash_pairs(corpus.pairs):
-            yield f"split {split}: data_hash {corpus.data_hash} is not the hash of the pairs"
 
 
 @invariant("texts")

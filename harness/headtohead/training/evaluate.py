@@ -235,6 +235,10 @@ def score(
     return Scored(forced, translate_rows(model, split, batches, translate))
 
 
+CHECKED_OUTPUTS = 10
+"""Number of outputs whose counts are computed a second time, alone."""
+
+
 @dataclass(frozen=True)
 class Translations:
     """Translations of distinct sources by a run, with all references of each source."""
@@ -253,7 +257,7 @@ class Translations:
         """Return the counts ``[sentence, count]`` of the metrics that are computed from translations.
 
         Raises:
-            HeadToHeadError: If a metric of a dataset returns other counts.
+            HeadToHeadError: If a metric of a dataset returns other counts, or counts that depend on the other outputs.
         """
         counts = {}
         for metric in metrics:
@@ -266,8 +270,20 @@ class Translations:
                     f"per_example of metric '{metric.name}' returned counts of shape {values.shape}, or NaN, for "
                     f"{len(self.hypotheses)} outputs; return a row of finite counts for each output"
                 )
+            self._require_independent(metric, values)
             counts[metric.name] = values
         return counts
+
+    def _require_independent(self, metric: Metric, counts: Counts) -> None:
+        """Raise if the counts of the last outputs are others when a metric has only these outputs."""
+        last = slice(-CHECKED_OUTPUTS, None)
+        assert metric.per_example is not None
+        alone = np.asarray(metric.per_example(self.hypotheses[last], self.references[last]))
+        if alone.shape != counts[last].shape or not np.allclose(alone, counts[last]):
+            raise HeadToHeadError(
+                f"per_example of metric '{metric.name}' returned other counts for {len(alone)} outputs alone than "
+                f"among {len(counts)}; the counts of an output must not depend on other outputs"
+            )
 
     def scores(self, metrics: Sequence[Metric]) -> dict[str, float]:
         """Return the scores of all sentences."""

@@ -24,17 +24,19 @@ from headtohead_judge.errors import (
 )
 from headtohead_judge.listing import listed
 from headtohead_judge.looks import Looks
+from headtohead_judge.numbers import decimals_of
 from headtohead_judge.paired_tests import (
     SIGN_FLIP_SEEDS,
     Difference,
     Interval,
     Summary,
     few_seeds,
+    source_of_decimals,
     summarise,
 )
 from headtohead_judge.power import seeds_needed
 from headtohead_judge.readers.formats import HIGHER_IS_BETTER
-from headtohead_judge.table import Columns, end_warnings, read_runs
+from headtohead_judge.table import Columns, end_warnings, read_runs, unjudged_warnings
 from headtohead_judge.unpaired import unpaired
 from headtohead_judge.verdicts import BETTER, UNTESTED, Judgement
 
@@ -232,6 +234,7 @@ def judge(  # noqa: PLR0913 - keyword-only options of the Python API
         ),
         *end_warnings(runs.curves),
         *unit_warnings(scores),
+        *unjudged_warnings(runs),
     ]
     if is_paired:
         warnings += _pairing_warnings(differences, larger_deviations, num_seeds)
@@ -377,7 +380,25 @@ def paired_differences(
     for contrast, estimate in zip(contrasts, estimate_family(contrasts, table), strict=True):
         differences[contrast.name] = estimate.difference
     ((_, larger),) = table.pooled_blocks
-    return differences, {side.variant: ratio for side, ratio in larger.items()}
+    return _with_decimals(differences, scores), {
+        side.variant: ratio for side, ratio in larger.items()
+    }
+
+
+def _with_decimals(differences: Mapping[str, Difference], scores: Scores) -> dict[str, Difference]:
+    """Return the differences with the decimals of the scores as a source of variance, where nothing varies over seeds.
+
+    A difference that varies over seeds has the rounding errors in its variance already.
+    """
+    decimals = 0
+    for by_seed in scores.values():
+        decimals = max(decimals, *(decimals_of(score) for score in by_seed.values()))
+    source = source_of_decimals(decimals)
+    completed = {}
+    for variant, difference in differences.items():
+        is_rounded = difference.kind in ("constant", "identical")
+        completed[variant] = difference.with_source(source) if is_rounded else difference
+    return completed
 
 
 def _sharing(differences: Mapping[str, Difference], pooled: Sequence[str]) -> int:
@@ -396,7 +417,7 @@ def unpaired_differences(scores: Scores) -> dict[str, Difference]:
     for variant, by_seed in scores.items():
         if variant != baseline:
             differences[variant] = unpaired([*by_seed.values()], [*against.values()])
-    return differences
+    return _with_decimals(differences, scores)
 
 
 def unit_warnings(scores: Scores) -> list[str]:

@@ -39,7 +39,10 @@ ROUNDING = 1e-12
 SEEDS = "training seeds"
 EXAMPLES = "examples"
 SELECTION = "tuning"
+DECIMALS = "decimals of the scores"
 """Names of sources of variance."""
+KNOWN_VARIANCE = 1e9
+"""Degrees of freedom of a variance that is known: the quantiles of t are those of the normal distribution."""
 SMALLEST_P = 1e-300
 """Smallest p-value of a difference with several sources of variance."""
 
@@ -77,7 +80,7 @@ class Source:
     """A source of variance of a mean difference.
 
     Attributes:
-        name: The source as tables name it: `SEEDS`, `EXAMPLES` or `SELECTION`.
+        name: The source as tables name it: `SEEDS`, `EXAMPLES`, `SELECTION` or `DECIMALS`.
         variance: The variance that it adds to the mean difference; at least 0.
         degrees: Degrees of freedom of ``variance``; positive, not always whole.
     """
@@ -146,6 +149,16 @@ class Difference:
         """Return the difference with another variance of its mean over seeds."""
         seeds = Source(SEEDS, variance, degrees)
         return replace(self, sources=(seeds, *self.sources[1:]))
+
+
+def source_of_decimals(decimals: int) -> Source:
+    """Return the variance of the difference of two scores that were rounded to some decimals.
+
+    Both rounding errors are uniform over a step of the last decimal, and more seeds with the same rounded difference do
+    not make them smaller.
+    """
+    step = 10.0**-decimals
+    return Source(DECIMALS, step**2 / 6, KNOWN_VARIANCE)
 
 
 def summarise(values: ArrayLike, span: tuple[float, float] = EVERYWHERE) -> Summary:

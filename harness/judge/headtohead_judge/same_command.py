@@ -32,6 +32,7 @@ NEAR_MARGIN_LINE = (
     "the observed difference is too near the margin: if the runs were equal, {seeds} seeds of each side would show it "
     "in 80 % of cases"
 )
+DECIMALS_LINE = "no difference varies over seeds, and the scores have too few decimals for this margin; give more"
 MANY_SEEDS_LINE = "equal runs need more than 1,000 seeds to be inside the margin in 80 % of cases"
 
 
@@ -149,6 +150,8 @@ def _print(sameness: Sameness, *, is_markdown: bool) -> None:
 
 def _seeds_line(sameness: Sameness) -> str:
     """Return the line on the number of seeds that equal runs need; the table can have as many already."""
+    if all(comparison.difference.kind != "varied" for comparison in sameness.variants):
+        return DECIMALS_LINE
     needed = sameness.seeds_needed
     if needed is None:
         return MANY_SEEDS_LINE

@@ -24,8 +24,8 @@ from headtohead_judge.judging import (
 from headtohead_judge.listing import listed
 from headtohead_judge.paired_tests import SIGN_FLIP_SEEDS, Difference, few_seeds, level_of_each
 from headtohead_judge.power import seeds_for_equivalence
-from headtohead_judge.table import Columns, Runs, end_warnings, read_runs
-from headtohead_judge.verdicts import BY_MORE, IDENTICAL, Judgement, is_tested
+from headtohead_judge.table import Columns, Runs, end_warnings, read_runs, unjudged_warnings
+from headtohead_judge.verdicts import BY_MORE, Judgement, is_tested
 
 Curves = Mapping[Run, Mapping[float, float]]
 """Scores of each run by step."""
@@ -55,8 +55,8 @@ class Comparison:
 
     @property
     def is_same(self) -> bool:
-        """Whether the scores are identical, or the interval of the difference lies inside the margin."""
-        return self.judgement.direction == IDENTICAL or self.judgement.is_within_margin
+        """Whether the interval of the difference lies inside the margin."""
+        return self.judgement.is_within_margin
 
     @property
     def is_different(self) -> bool:
@@ -95,14 +95,14 @@ class Sameness:
     def seeds_needed(self) -> int | None:
         """Seeds of each side with which all comparisons of equal variants are the same in 80 % of cases, each.
 
-        None above 1,000 seeds, and if no difference varies.
+        None above 1,000 seeds, and if no difference varies over seeds.
         """
         tests = sum(is_tested(comparison.difference) for comparison in self.variants)
         level = level_of_each(tests)
         numbers = []
         for comparison in self.variants:
-            deviation = comparison.difference.error * math.sqrt(comparison.difference.n)
-            if deviation > 0:
+            if comparison.difference.kind == "varied":
+                deviation = comparison.difference.error * math.sqrt(comparison.difference.n)
                 numbers.append(seeds_for_equivalence(self.margin / deviation, level=level))
         if not numbers or None in numbers:
             return None
@@ -162,7 +162,7 @@ def same(  # noqa: PLR0913 - keyword-only options of the Python API
             )
             comparisons.append(comparison)
     first = parts[0]
-    warnings = [*runs.warnings, *unit_warnings(first.scores)]
+    warnings = [*runs.warnings, *unit_warnings(first.scores), *unjudged_warnings(runs)]
     seeds = len(first.scores[first.baseline])
     if is_paired and seeds < SIGN_FLIP_SEEDS:
         warnings.append(few_seeds(seeds))

@@ -19,6 +19,7 @@ import pandas as pd
 from headtohead_judge.copies import Run, equal_curves
 from headtohead_judge.errors import HeadToHeadError, similar_or_known
 from headtohead_judge.listing import listed, shortened
+from headtohead_judge.numbers import counted
 
 FINISHED = frozenset({"finished", "ok", "done", "completed", "success", "succeeded"})
 """Values of a state column, in lower case, that mark a finished run."""
@@ -75,11 +76,13 @@ class Runs:
         metric: Name of the metric.
         curves: Scores of each run by step, the runs of a variant together.
         warnings: The warning about runs that are not finished, or nothing.
+        unread: Number of variants that are neither the baseline nor a candidate.
     """
 
     metric: str
     curves: dict[Run, dict[float, float]]
     warnings: tuple[str, ...]
+    unread: int
 
     @property
     def scores(self) -> dict[str, dict[str, float]]:
@@ -152,7 +155,18 @@ def read_runs(
         rows = (row for row in rows if row.variant == baseline or row.variant in candidates)
     curves = _curves(rows, scores.metric, columns.step)
     _refuse_copies(curves)
-    return Runs(scores.metric, curves, tuple(warnings))
+    unread = {*variants} - {baseline, *candidates, ""} if candidates else set()
+    return Runs(scores.metric, curves, tuple(warnings), len(unread))
+
+
+def unjudged_warnings(runs: Runs) -> list[str]:
+    """Return a warning if the table has variants that are not judged: the candidates may be the best of them."""
+    if not runs.unread:
+        return []
+    others = counted(runs.unread, "other variant")
+    return [
+        f"{others} of the table not judged; verdicts hold for candidates chosen without a look at their scores"
+    ]
 
 
 def end_warnings(curves: Mapping[Run, Mapping[float, float]]) -> list[str]:

@@ -59,10 +59,11 @@ class Judgement:
     """The verdict on a contrast, with the interval that it is read off.
 
     Attributes:
-        direction: ``identical``: equal scores in every seed. ``better`` or ``worse``: the interval excludes 0;
-            ``larger`` or ``smaller`` for a value that is no quality. ``equivalent``: the interval contains 0 and lies
-            inside the margin. ``no difference shown``: any other interval. ``cannot tell``: equal
-            scores in every seed, each the lowest or highest possible one. ``no verdict``: there is no interval.
+        direction: ``identical``: equal scores in every seed, to the decimals that they have. ``better`` or ``worse``:
+            the interval excludes 0; ``larger`` or ``smaller`` for a value that is no quality. ``equivalent``: the
+            interval contains 0 and lies inside the margin. ``no difference shown``: any other interval. ``cannot
+            tell``: equal scores in every seed, each the lowest or highest possible one. ``no verdict``: there is no
+            interval.
         size: ``by more than the margin``: the interval excludes every difference below the margin. ``by less than the
             margin``: it lies inside the margin. None if neither holds, without a margin, and for other directions.
         adjusted_p: p of the difference, corrected for the looks and the number of contrasts; NaN without a test.
@@ -83,8 +84,8 @@ class Judgement:
 
     @property
     def is_within_margin(self) -> bool:
-        """Whether the interval lies inside the margin."""
-        return self.direction == EQUIVALENT or self.size == BY_LESS
+        """Whether the interval lies inside the margin; False without one of them."""
+        return self.interval is not None and _is_inside(self.interval, self.margin)
 
     @property
     def largest_possible(self) -> float:
@@ -106,6 +107,10 @@ class Judgement:
         direction = EXCHANGED.get(self.direction, self.direction)
         exchanged = None if self.interval is None else -self.interval
         return replace(self, direction=direction, interval=exchanged)
+
+
+def _is_inside(ends: Interval, margin: float | None) -> bool:
+    return margin is not None and -margin < ends.low and ends.high < margin
 
 
 UNTESTED = Judgement()
@@ -176,8 +181,8 @@ def judge(
         if difference is None or not difference.sources:
             judgements.append(UNTESTED)
         elif difference.kind == "identical":
-            point = Interval(0.0, 0.0)
-            judgements.append(Judgement(IDENTICAL, None, 1.0, point, size))
+            ends = interval(difference, 1 - level)
+            judgements.append(Judgement(IDENTICAL, None, 1.0, ends, size))
         else:
             p = adjusted_for(tests, looks.adjusted(difference.p))
             judgements.append(_judgement(difference, level, p, size, is_higher_better))
@@ -200,11 +205,8 @@ def _judgement(
     if difference.kind == "constant" and difference.sign_flip_p > level:
         return Judgement(adjusted_p=adjusted_p, margin=margin)
     ends = interval(difference, 1 - level)
-    is_inside = False
-    is_outside = False
-    if margin is not None:
-        is_inside = -margin < ends.low and ends.high < margin
-        is_outside = ends.low >= margin or ends.high <= -margin
+    is_inside = _is_inside(ends, margin)
+    is_outside = margin is not None and (ends.low >= margin or ends.high <= -margin)
     if ends.low <= 0 <= ends.high:
         direction = EQUIVALENT if is_inside else NOT_SHOWN
         return Judgement(direction, None, adjusted_p, ends, margin)

@@ -128,6 +128,23 @@ def late_looks(analysis: Analysis) -> Iterator[Sentence]:
         yield Sentence(LATE_LOOKS.format(date=record.since[:10]), limit=LATE_LOOKS_LIMIT)
 
 
+LATE_FIELDS = (
+    "The experiment file was changed after results existed: {fields}. Intervals and adjusted p assume a question that "
+    "was fixed before."
+)
+LATE_FIELDS_LIMIT = "{fields} changed after results existed"
+
+
+@caution
+def late_fields(analysis: Analysis) -> Iterator[Sentence]:
+    """Caution if the seeds, the contrasts or another part of the question were changed after results existed."""
+    changed = analysis.frames.record.late_fields
+    if changed:
+        limit = LATE_FIELDS_LIMIT.format(fields=listed([*changed]))
+        dated = [f"{field} ({date[:10]})" for field, date in changed.items()]
+        yield Sentence(LATE_FIELDS.format(fields=listed(dated)), limit=limit)
+
+
 PITFALLS = "Pitfalls in {affected} of {variants} variants: {pitfalls}."
 
 

@@ -34,6 +34,7 @@ RULES: tuple[Rule, ...] = (
     training.still_learning,
     training.schedule_ended_early,
     design.late_looks,
+    design.late_fields,
     design.pitfalls,
     design.equal_by_construction,
     runs.failed_runs,
@@ -75,6 +76,7 @@ LIMITING: tuple[Rule, ...] = (
     design.tuned_with_one_seed,
     design.coarse_sweep,
     design.late_looks,
+    design.late_fields,
     data.other_test_sentences,
     data.one_data_set,
 )

@@ -29,6 +29,9 @@ from headtohead.testing.verdict import Verdict
 AT_STUDY_DEPTH = ("mask-properties", "isolation")
 """Invariants that have the layers and the lengths of the study."""
 
+CHECKED = (*COMPONENTS, "quirk")
+"""The families whose entries build or change a model."""
+
 FOLDER = "checked-plugins"
 """Folder of the cache with a record for each variant and each stack that passed."""
 
@@ -36,7 +39,7 @@ FOLDER = "checked-plugins"
 def check_before_training(
     stacks: Iterable[PlannedStack], cache: Path, log: Callable[[str], object]
 ) -> None:
-    """Check variants with components of outside plugins, and the largest stack of each shape, before they train.
+    """Check variants with components or quirks of outside plugins, and the largest stack of each shape.
 
     What passed is recorded in the cache by configuration, sources, data and versions, and not checked again.
 
@@ -45,7 +48,7 @@ def check_before_training(
     """
     checked = set()
     for stack in sorted(stacks, key=lambda stack: len(stack.seeds), reverse=True):
-        entries = components(stack.configs)
+        entries = checked_entries(stack.configs)
         if not entries:
             continue
         for config in different(stack.configs):
@@ -62,13 +65,10 @@ def different(configs: Iterable[RunConfig]) -> list[RunConfig]:
     return list({config.model_dump_json(): config for config in configs}.values())
 
 
-def components(configs: Iterable[RunConfig]) -> list[Registered]:
-    """Return the components of configurations that headtohead does not provide."""
+def checked_entries(configs: Iterable[RunConfig]) -> list[Registered]:
+    """Return the entries of outside plugins that build or change the models of configurations."""
     return [
-        entry
-        for config in configs
-        for entry in outside_entries(config)
-        if entry.family in COMPONENTS
+        entry for config in configs for entry in outside_entries(config) if entry.family in CHECKED
     ]
 
 
@@ -122,7 +122,7 @@ def check_small(
     Raises:
         HeadToHeadError: With the entry and the invariant that it violates.
     """
-    entries = components([config])
+    entries = checked_entries([config])
     if not entries:
         return
     longest = stack.data.record["longest"]
@@ -203,7 +203,7 @@ def check_stack(stack: PlannedStack, key: str, cache: Path, log: Callable[[str],
     stored = passed.read()
     if stored is not None and stored.get("members", 0) >= len(stack.seeds):
         return
-    entries = components(stack.configs)
+    entries = checked_entries(stack.configs)
     findings = examine_stack(stack)
     if findings.violation is not None:
         check, verdict = findings.violation.check, findings.violation.verdict

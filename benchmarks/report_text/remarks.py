@@ -338,7 +338,8 @@ RULES: list[Rule] = [
         rf"match: [\w-]+ changes d_ff of {N} variants? by {N} %(?: to {N} %)?, to the {N} ([\w -]+) of the ",
         matched_widths,
     ),
-    (rf"{N} of {N} variants still learn", still_learning),
+    (rf"before {N} of {N} variants levelled off", still_learning),
+    (rf"{N} of {N} variants still learn", still_learning),  # reports of earlier versions
     (rf"the variance of the differences is {N} times the residual", largest_ratio),
     (rf"after {N} steps", trained_steps),
     (rf"The schedule ended after {N}(?: to {N})? passes over the training data", passes),

@@ -265,7 +265,7 @@ def test_the_limit_is_beside_the_answer_and_the_line_among_the_details(
     text = paths.markdown.read_text(encoding="utf-8")
     line = next(line for line in paths.lines if line.startswith("Still learning"))
     answer = text.index("**" + paths.answer[:20])
-    limit = text.index("all variants still learn")
+    limit = text.index("training ended before any variant levelled off")
     assert answer < limit < text.index("## ") < text.index(line[:60])
     record = json.loads(paths.json.read_text(encoding="utf-8"))
     assert record["remarks"][0] == {
@@ -273,7 +273,7 @@ def test_the_limit_is_beside_the_answer_and_the_line_among_the_details(
         "severity": "caution",
         "variants": ["sinusoidal", "rotary"],
         "text": line,
-        "limit": "all variants still learn",
+        "limit": "training ended before any variant levelled off",
     }
     assert record["training"]["still_learning"]
     assert record["training"]["variants"]["rotary"]["fall"] == pytest.approx(0.1)

@@ -42,7 +42,7 @@ ROTARY = AnsweredContrast(
 )
 ANSWER = Answer(
     text="Rotary is better.",
-    limits="What limits this answer: all variants still learn.",
+    limits="What limits this answer: training ended before any variant levelled off.",
     rows=[
         {
             "contrast": "rotary instead of no positions",

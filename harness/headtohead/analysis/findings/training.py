@@ -25,9 +25,9 @@ GAP = (
     "({baseline}) needs {steps} to improve by as much."
 )
 
-LEARNING_LIMIT = "all variants still learn"
-LEARNING_LIMIT_OF = "{learning} of {variants} variants still learn{baseline}"
-LEARNING_LIMIT_OF_ONE = "one variant still learns: {variant}"
+LEARNING_LIMIT = "training ended before any variant levelled off"
+LEARNING_LIMIT_OF = "training ended before {learning} of {variants} variants levelled off{baseline}"
+LEARNING_LIMIT_OF_ONE = "training ended before a variant levelled off: {variant}"
 WITH_BASELINE = ", the baseline among them"
 
 

@@ -171,9 +171,11 @@ def test_undecided_runs_have_the_number_of_seeds_or_a_difference_near_the_margin
     assert done.stdout.splitlines()[-3].startswith(line)
 
 
-@pytest.mark.parametrize(("score", "code"), [(0.8, 3), (1.0, 3), (0.8012345, 0)])
+@pytest.mark.parametrize(
+    ("score", "code"), [("0.8", 3), ("1.0", 3), ("1", 3), ("0.80000", 0), ("1.00000", 0)]
+)
 def test_equal_scores_are_the_same_if_their_decimals_show_the_margin(
-    tmp_path: Path, score: float, code: int
+    tmp_path: Path, score: str, code: int
 ) -> None:
     rows = [(variant, seed, score) for variant in ("old", "new") for seed in range(SEEDS)]
     table = pd.DataFrame(rows, columns=["variant", "seed", "accuracy"])

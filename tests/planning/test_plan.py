@@ -473,13 +473,19 @@ AXIS = "design: [{product: {positional: [none, rotary]}}]\n"
     ("first", "changed", "fields"),
     [
         (AXIS + "seeds: 1", AXIS + "seeds: 2", {"seeds"}),
+        (AXIS + "seeds: 1", AXIS + "seeds: [7]", {"seeds"}),
         (AXIS + "seeds: 1", AXIS + "seeds: 1\ndescription: Another.", set()),
         (AXIS + "seeds: 1", AXIS + ROTARY + "seeds: 1", {"contrasts"}),
         (AXIS + ROTARY + "seeds: 1", AXIS + ROTARY.replace("Rotary", "Other") + "seeds: 1", set()),
         (AXIS + "seeds: 1", AXIS + "seeds: 1\nmetrics: {primary: test/bleu}", {"metrics.primary"}),
         (AXIS + "seeds: 1", AXIS.replace(", rotary", "") + "seeds: 1", {"design"}),
+        (
+            AXIS + ROTARY + "seeds: 1",
+            AXIS.replace("]}", "], norm: [layernorm, rmsnorm]}") + ROTARY + "seeds: 1",
+            {"design"},
+        ),
     ],
-    ids=["seeds", "question", "contrast", "name", "metric", "design"],
+    ids=["seeds", "other seeds", "description", "contrast", "name", "metric", "design", "axis"],
 )
 @pytest.mark.parametrize("has_result", [True, False])
 def test_a_part_of_the_question_that_changes_after_a_result_is_recorded(

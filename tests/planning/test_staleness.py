@@ -1,6 +1,7 @@
 """What has changed since an experiment was trained: fields of its file and sources of its plugins."""
 
 import hashlib
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -191,10 +192,39 @@ def test_a_phrase_is_no_change_of_a_plugin(tmp_path: Path, body: str, value: str
     assert source_sha256(file) != without
 
 
-def test_a_variable_of_a_function_is_no_phrase(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def scale():\n    phrase = 1\n    return phrase\n",
+        'class Near(Positional):\n    phrase = "near"; slope = 1\n',
+        'class Near(Base1): phrase = "near"\n',
+    ],
+)
+def test_code_beside_a_phrase_counts(tmp_path: Path, text: str) -> None:
     file = tmp_path / "near.py"
-    text = "def scale():\n    phrase = 1\n    return phrase\n"
     file.write_text(text)
     before = source_sha256(file)
     file.write_text(text.replace("1", "2"))
+    assert source_sha256(file) != before
+
+
+def test_a_folder_that_is_added_to_the_path_changes_no_source(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = ("torch", "numpy.linalg", "headtohead_plugins.positional.none")
+    before = [module_file(name) for name in names]
+    assert None not in before
+    monkeypatch.setattr("sys.path", [*sys.path, "/"])
+    assert [module_file(name) for name in names] == before
+
+
+def test_the_packages_of_an_imported_module_count(tmp_path: Path) -> None:
+    file = tmp_path / "near.py"
+    file.write_text("from near_parts.near_layers import scale\n")
+    (tmp_path / "near_parts").mkdir()
+    package = tmp_path / "near_parts" / "__init__.py"
+    package.write_text("")
+    (tmp_path / "near_parts" / "near_layers.py").write_text("scale = 1\n")
+    before = source_sha256(file)
+    package.write_text("import torch\n")
     assert source_sha256(file) != before

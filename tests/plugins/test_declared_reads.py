@@ -44,6 +44,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "parts").mkdir()
     (tmp_path / "parts" / "own_part.py").write_text("VALUE = 1\n")
     (tmp_path / "own_named.py").write_text("VALUE = 1\n")
+    (tmp_path / "own_package").mkdir()
+    (tmp_path / "own_package" / "__init__.py").write_text("")
+    (tmp_path / "own_package" / "own_scale.py").write_text("VALUE = 1\n")
     (tmp_path / "own_reader.py").write_text(HERE + "VALUE = (HERE / 'scale.json').read_text()\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("OWN_SCALE", "2")
@@ -115,6 +118,7 @@ def test_an_undeclared_read_is_an_error_with_the_declaration_to_add(
 
 NOT_COUNTED = (
     "import own_helper",
+    "from own_package.own_scale import VALUE",
     "import tempfile\nwith tempfile.TemporaryDirectory() as own:\n    Path(own, 'x').write_text('1')\n"
     "    Path(own, 'x').rename(Path(own, 'y'))\n    Path(own, 'y').read_text()",
     "Path(os.__file__).read_text()\nPath(torch.__file__).read_text()\nPath('/proc/self/status').read_text()",

@@ -36,7 +36,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "text": {"download": "tinyshakespeare"},
     "mqar": {"levels": ["8x2"], "alphabet": 32},
 }
-"""Options that a written file has unless FILE is given: of datasets that need a file, or are too hard for 400 steps."""
+"""Options of a new file if FILE is not given, for datasets that need a file or are too hard for 400 steps."""
 
 
 @click.command("new-experiment")

@@ -15,7 +15,7 @@ from headtohead.plugins.process_state import unchanged_process
 from headtohead.plugins.quirk import Quirk
 from headtohead.plugins.reads import declared_reads
 from headtohead.plugins.registry import Registered, calling, current, find_entries, find_entry
-from headtohead.plugins.watched_reads import WatchedReads, code_of, require_declared
+from headtohead.plugins.watched_reads import WatchedReads, code_of, hashed_files, require_declared
 from headtohead.schema.run_config import EntryConfig, RunConfig
 from headtohead.schema.sections import Options
 
@@ -86,8 +86,11 @@ def plugins_of(config: RunConfig) -> list[Registered]:
         with calling(registered.entry):
             names = tuple(registered.entry.depends_on(chosen.options))
         parts = [find_entry(family, name) for name in names]
-        for part in [*parts, *_inherited(registered)]:
+        for part in parts:
             options_of.setdefault(part, []).append(part.entry.Options())
+        for user in [registered, *parts]:
+            for base in _inherited(user):
+                options_of.setdefault(base, [])  # the heir declares what it reads
     return [_with_reads(registered, used) for registered, used in options_of.items()]
 
 
@@ -152,7 +155,10 @@ def watched_entries(configs: Iterable[RunConfig]) -> Iterator[None]:
         yield
     reads = [read for entry in entries.values() for read in entry.reads]
     first = entries[min(entries)].entry
-    require_declared(first, first.Options(), watch, reads)
+    sources = set()
+    for entry in entries.values():
+        sources |= hashed_files(entry.entry)
+    require_declared(first, first.Options(), watch, reads, sources)
 
 
 def parsed_options(config: RunConfig, run: str) -> RunConfig:

@@ -48,7 +48,7 @@ NORMALISERS: dict[str, Normaliser] = {
 def appearance(text: str) -> str:
     """Return a text as a reader sees it: composed characters, without invisible ones.
 
-    Sentences with the same appearance are the same example, although they can have other tokens.
+    Sentences with the same appearance belong to the same group, although they can have other tokens.
     """
     if text.isascii():
         return text

@@ -129,7 +129,7 @@ def prepare_recorded(config: DataConfig, cache: Path, recorded: str) -> Prepared
         raise HeadToHeadError(
             f"the data of dataset '{config.dataset}' has changed since the run was planned (data_hash {recorded[:8]}, "
             f"now {data.data_hash[:8]}); restore its files, or run the experiment again with the new data; a dataset "
-            "of a plugin must return the same pairs in every process, in an order that is not that of a set"
+            "of a plugin must return the same pairs in the same order in every process, unlike a set"
         )
     return data
 

@@ -30,7 +30,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.schema.run_config import DataConfig
 from headtohead_judge.child import max_data_bytes
 
-FORMAT = 18
+FORMAT = 19
 """Increase it whenever preparing the same corpus gives another result or another file."""
 
 SET_CACHE = "set H2H_CACHE to a writable folder with free space"

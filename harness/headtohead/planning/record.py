@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from headtohead.config.entries import entries_of
 from headtohead.config.project import in_project
@@ -28,6 +29,7 @@ from headtohead.storage.experiment import (
     ExperimentRecord,
     LooksRecord,
     MarginRecord,
+    VariantRecord,
 )
 from headtohead.storage.record import read_record
 from headtohead.storage.run import RUN, PluginRecord, ReadRecord, RunRecord, read_status
@@ -211,7 +213,7 @@ def _margins(plan: Plan, stored: ExperimentRecord | None) -> dict[str, MarginRec
     for metric, value in values.items():
         if metric not in earlier or earlier[metric].value != value:
             changed.add(metric)
-    is_late = bool(changed) and _has_results(plan)
+    is_late = bool(changed) and _has_results(plan, plan.design.seeds)
     date = now()
     margins = {}
     for metric, value in values.items():
@@ -232,40 +234,56 @@ def _late_fields(plan: Plan, stored: ExperimentRecord | None) -> dict[str, str]:
     """
     if stored is None:
         return {}
-    before = {
-        "baseline": stored.baseline,
-        "contrasts": _declared(stored.contrasts),
-        "design": {variant.slug for variant in stored.variants},
-        "metrics.primary": stored.metrics.primary,
-        "seeds": stored.seeds,
-    }
-    present = {
-        "baseline": plan.design.baseline,
-        "contrasts": _declared(plan.contrasts),
-        "design": {variant.slug for variant in plan.variants},
-        "metrics.primary": plan.metrics.primary,
-        "seeds": plan.design.seeds,
-    }
+    axes = {*stored.axes} & {*plan.design.axes}
+    variants = [variant.record for variant in plan.variants]
+    before = _question(stored.variants, stored.baseline, stored.contrasts, axes)
+    present = _question(variants, plan.design.baseline, plan.contrasts, axes)
+    before |= {"metrics.primary": stored.metrics.primary, "seeds": stored.seeds}
+    present |= {"metrics.primary": plan.metrics.primary, "seeds": plan.design.seeds}
     changed = [name for name in present if present[name] != before[name]]
     if plan.looks is not None and "seeds" in changed:
         changed.remove("seeds")
     late_fields = dict(stored.late_fields)
-    if changed and _has_results(plan):
+    if changed and _has_results(plan, {*stored.seeds, *plan.design.seeds}):
         late_fields |= dict.fromkeys(changed, now())
     return late_fields
 
 
-def _declared(contrasts: Iterable[ContrastRecord]) -> list[ContrastRecord]:
-    """Return the contrasts of the experiment file, without the names that sentences and tables have for them."""
+def _question(
+    variants: Iterable[VariantRecord],
+    baseline: str,
+    contrasts: Iterable[ContrastRecord],
+    axes: Collection[str],
+) -> dict[str, Any]:
+    """Return what is compared: the variants, the baseline, and the contrasts that the experiment file declares.
+
+    Variants are named by their values of the ``axes``, since their slugs depend on all axes. Names of contrasts and
+    sources of expected results do not count.
+    """
+    settings = {}
+    for variant in variants:
+        settings[variant.slug] = str([(axis, variant.axes[axis]) for axis in sorted(axes)])
     declared = []
     for contrast in contrasts:
-        if contrast.family == "declared":
-            declared.append(contrast.model_copy(update={"name": ""}))
-    return declared
+        if contrast.family != "declared":
+            continue
+        weights = []
+        for setting in contrast.settings:
+            sides = []
+            for side in setting:
+                sides.append(
+                    (settings[side.variant], side.weight, str(side.metric), str(side.lengths))
+                )
+            weights.append(sorted(sides))
+        expected = None
+        if contrast.expect is not None:
+            expected = contrast.expect.model_copy(update={"source": ""})
+        declared.append((weights, expected))
+    return {"design": {*settings}, "baseline": settings[baseline], "contrasts": declared}
 
 
-def _has_results(plan: Plan) -> bool:
-    """Return whether the plan has a result: of its runs, or of a run in its folder with a seed and data of the plan.
+def _has_results(plan: Plan, seeds: Collection[int]) -> bool:
+    """Return whether the plan has a result: of its runs, or of a run in its folder with one of the seeds and its data.
 
     Damaged run directories are skipped.
 
@@ -277,7 +295,7 @@ def _has_results(plan: Plan) -> bool:
     for path in run_directories(plan.directory):
         with suppress(HeadToHeadError):  # a damaged run
             record = read_record(RunRecord, path / RUN)
-            if record is None or record.seed not in plan.design.seeds:
+            if record is None or record.seed not in seeds:
                 continue
             has_result = read_status(path).state in states.RESULTS
             if has_result and record.data["data_hash"] in plan.prepared:

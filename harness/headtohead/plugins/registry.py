@@ -41,7 +41,7 @@ from headtohead.errors import (
 )
 from headtohead.plugins.built_in import DISTRIBUTION, MODULES
 from headtohead.plugins.entry_checks import entries_of, module_of
-from headtohead.plugins.families import FAMILIES
+from headtohead.plugins.families import COMPONENTS, FAMILIES
 from headtohead.plugins.hookspecs import plugin_manager
 from headtohead.plugins.importing import (
     distribution_of,
@@ -54,7 +54,13 @@ from headtohead.plugins.importing import (
 from headtohead.plugins.process_state import unchanged_process
 from headtohead.plugins.reads import Read, labelled_hashes
 from headtohead.plugins.sources import MODULE, source_sha256
-from headtohead.plugins.watched_reads import WatchedReads, code_of, require_declared
+from headtohead.plugins.watched_reads import (
+    WatchedReads,
+    code_of,
+    hashed_files,
+    module_files,
+    require_declared,
+)
 from headtohead.synonyms import synonyms
 
 if TYPE_CHECKING:
@@ -164,7 +170,12 @@ class Registry:
         return nearest(name, entries_of_family) + load
 
     def check_command(self, registered: Registered) -> str:
-        """Return the command that checks the invariants of an entry, with its file if a file defines it."""
+        """Return the command that checks the invariants of an entry, with its file if a file defines it.
+
+        Other entries than components and datasets are checked with the experiment that uses them.
+        """
+        if registered.family not in (*COMPONENTS, "dataset"):
+            return "h2h check FILE.yaml"
         command = f"h2h check {registered.label}"
         path = Path(inspect.getfile(registered.entry)).resolve()
         if path in self.files:
@@ -291,10 +302,13 @@ class Registry:
                 registrations = entries_of(plugin, where, is_own=False)
             watches.append(registering)
         entries = []
+        sources = module_files(module_of(plugin))
+        for _, _, entry in registrations:
+            sources |= hashed_files(entry)
         for family, name, entry in registrations:
             for watch in watches:
                 if family.affects_results:
-                    require_declared(entry, entry.Options(), watch)
+                    require_declared(entry, entry.Options(), watch, sources=sources)
             entries.append(
                 Registered(
                     family=family.name,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import importlib.util
 import re
 import site
 import sys
 import sysconfig
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
 OWN = (
@@ -92,12 +92,9 @@ def source_files(file: Path) -> list[Path]:
             continue
         found[path] = None
         for name in _imports(path.read_bytes()):
-            imported = _imported(name, path)
-            if imported is None:
-                continue
-            imported = imported.resolve()
-            if not _is_installed(imported) or package in imported.parents:
-                waiting.append(imported)
+            for imported in map(Path.resolve, _imported(name, path)):
+                if not _is_installed(imported) or package in imported.parents:
+                    waiting.append(imported)
     return list(found)
 
 
@@ -108,7 +105,7 @@ def sha256_without_phrases(content: bytes) -> str:
     """
     lines = content.split(b"\n")
     without: set[int] = set()
-    for first, end in _phrases(content):
+    for first, end in _phrases(content, lines):
         without.update(range(first, end))
         is_alone = first == 0 or not lines[first - 1].strip()
         if is_alone and end < len(lines) - 1 and not lines[end].strip():
@@ -117,7 +114,7 @@ def sha256_without_phrases(content: bytes) -> str:
     return hashlib.sha256(b"\n".join(kept)).hexdigest()
 
 
-def _phrases(content: bytes) -> Iterator[tuple[int, int]]:
+def _phrases(content: bytes, lines: Sequence[bytes]) -> Iterator[tuple[int, int]]:
     """Yield the first line, and the line after the last, of each assignment to ``phrase`` in the body of a class."""
     try:
         statements = ast.parse(content).body
@@ -127,10 +124,18 @@ def _phrases(content: bytes) -> Iterator[tuple[int, int]]:
         if not isinstance(statement, ast.ClassDef):
             continue
         for assignment in statement.body:
-            if isinstance(assignment, ast.Assign) and assignment.end_lineno is not None:
-                names = [ast.unparse(target) for target in assignment.targets]
-                if names == ["phrase"]:
-                    yield assignment.lineno - 1, assignment.end_lineno
+            if isinstance(assignment, ast.Assign) and _is_phrase(assignment, lines):
+                assert assignment.end_lineno is not None
+                yield assignment.lineno - 1, assignment.end_lineno
+
+
+def _is_phrase(assignment: ast.Assign, lines: Sequence[bytes]) -> bool:
+    """Return whether an assignment to ``phrase`` has its lines for itself."""
+    names = [ast.unparse(target) for target in assignment.targets]
+    assert assignment.end_lineno is not None
+    before = lines[assignment.lineno - 1][: assignment.col_offset]
+    after = lines[assignment.end_lineno - 1][assignment.end_col_offset :]
+    return names == ["phrase"] and not before.strip() and not after.strip()
 
 
 def package_folder(file: Path) -> Path | None:
@@ -147,15 +152,25 @@ def _is_installed(file: Path) -> bool:
     return any(file.is_relative_to(Path(folder).resolve()) for folder in folders)
 
 
-def _imported(name: str, file: Path) -> Path | None:
-    """Return the file of a module that a file imports, or None if it is headtohead's or there is none."""
+def _imported(name: str, file: Path) -> list[Path]:
+    """Return the files that the import of a module executes: those of its packages, and its own.
+
+    Empty for a module of headtohead, and if there is none.
+    """
     absolute = name.lstrip(".")
     level = len(name) - len(absolute)
-    if level:
-        return _module_in(file.parents[level - 1], absolute.split("."))
-    if absolute.partition(".")[0] in OWN:
-        return None
-    return _module_in(file.parent, absolute.split(".")) or module_file(absolute)
+    if not level and absolute.partition(".")[0] in OWN:
+        return []
+    parts = absolute.split(".")
+    found = []
+    for end in range(1, len(parts) + 1):
+        if level:
+            path = _module_in(file.parents[level - 1], parts[:end])
+        else:
+            path = _module_in(file.parent, parts[:end]) or module_file(".".join(parts[:end]))
+        if path is not None:
+            found.append(path)
+    return found
 
 
 def _module_in(folder: Path, parts: Sequence[str]) -> Path | None:
@@ -190,25 +205,22 @@ def _imports(content: bytes) -> tuple[str, ...]:
 def module_file(name: str) -> Path | None:
     """Return the file of a module without importing it or its packages; None if other processes do not find it."""
     package, *parts = name.split(".")
-    try:
-        spec = importlib.util.find_spec(package)
-    except ValueError:  # a module that was not imported, such as __main__
-        return None
+    spec = _spec(package)
     if spec is None:
         return None
-    candidates: list[Path | None] = []
-    if parts:
-        for location in spec.submodule_search_locations or ():
-            candidates.append(_module_in(Path(location), parts))
-    elif spec.has_location and spec.origin:
-        candidates.append(Path(spec.origin))
-    for path in candidates:
-        if path is not None and not _is_on_added_path(path):
+    if not parts:
+        return Path(spec.origin) if spec.has_location and spec.origin else None
+    for location in spec.submodule_search_locations or ():
+        path = _module_in(Path(location), parts)
+        if path is not None:
             return path
     return None
 
 
-def _is_on_added_path(file: Path) -> bool:
-    """Return whether a file is in a folder that was added to ``sys.path`` after the import of headtohead."""
-    added = [Path(folder).resolve() for folder in sys.path if folder not in START_PATH]
-    return any(file.resolve().is_relative_to(folder) for folder in added)
+def _spec(package: str) -> ModuleSpec | None:
+    """Return the specification of a top-level module, or None if a process with the `START_PATH` does not find it."""
+    spec = PathFinder.find_spec(package, START_PATH)
+    for finder in sys.meta_path:
+        if spec is None and finder is not PathFinder:
+            spec = finder.find_spec(package, None)
+    return spec

@@ -1,4 +1,4 @@
-"""Detect files and environment variables that code of a plugin reads, and modules that it imports, undeclared.
+"""Detect what code of a plugin reads without declaring it: files, environment variables and imported modules.
 
 Python reports every file that its own functions open to an audit hook, and `os.environ` is a Python mapping. Seen are
 therefore ``open``, `pathlib`, `numpy.load`, `torch.load`, `os.environ` and `os.getenv`, also in threads that the code
@@ -14,7 +14,7 @@ import site
 import sys
 import sysconfig
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -33,6 +33,7 @@ SYSTEM_FOLDERS = ("/proc", "/sys", "/dev", "/etc")
 CACHE_VARIABLES = ("XDG_CACHE_HOME", "H2H_CACHE", "HF_HOME", "TORCH_HOME")
 """Environment variables that name folders in which libraries keep downloads and compiled code."""
 
+SOURCE = ".py"
 BYTECODE = ".pyc"
 """Suffix of compiled sources, which a library may load without an import; the source counts."""
 
@@ -103,7 +104,7 @@ class WatchedReads:
         if flags & os.O_WRONLY or not os.path.isfile(path) or self._is_created(path):
             return
         resolved = os.path.realpath(path)
-        if frame is not None and _is_of_import(frame):
+        if frame is not None and _is_of_import(frame) and resolved.endswith((SOURCE, BYTECODE)):
             source = _source_of(resolved)
             if self._is_called_by_plugin(frame) and not _is_below(source, _installed()):
                 self.imported[source] = None
@@ -146,7 +147,7 @@ class WatchedReads:
     def _is_opened_by_plugin(self, frame: FrameType | None) -> bool:
         """Return whether code of the plugin, or a library that it calls, opens a file outside an import."""
         while frame is not None and frame not in self._callers:
-            if _is_of_import(frame):
+            if _is_of_import(frame) and frame.f_code.co_name == "_find_and_load":
                 return False
             if self._is_of_plugin(frame):
                 return True
@@ -182,7 +183,7 @@ def _source_of(file: str) -> str:
     if not file.endswith(BYTECODE):
         return file
     try:
-        return importlib.util.source_from_cache(file)
+        return os.path.realpath(importlib.util.source_from_cache(file))
     except ValueError:  # a compiled module without a source
         return file
 
@@ -303,9 +304,20 @@ def code_of(module: str) -> tuple[Path, ...]:
 
 
 def require_declared(
-    entry: type[Entry], options: Options, watch: WatchedReads, others: Sequence[Read] = ()
+    entry: type[Entry],
+    options: Options,
+    watch: WatchedReads,
+    others: Sequence[Read] = (),
+    sources: Collection[str] = (),
 ) -> None:
-    """Raise if an entry does not declare all that was read; ``others`` are the declarations of other entries.
+    """Raise if an entry does not declare all that was read, or a module that was imported is not in its hash.
+
+    Args:
+        entry: The entry.
+        options: Its options.
+        watch: What was read and imported.
+        others: The declarations of other entries that could have read it.
+        sources: Source files in the hashes of other entries, as `hashed_files` returns them.
 
     Raises:
         ReadsError: With the file or variable, and the declaration to add.
@@ -316,7 +328,7 @@ def require_declared(
     paths = [*_path_options(options), *filter(None, declared.values())]
     allowed = {os.path.realpath(path) for path in paths}
     readable = allowed | _source_files()
-    hashed = allowed | _hashed_files(entry)
+    hashed = allowed | hashed_files(entry) | {*sources}
     undeclared = [file for file in watch.files if not _is_below(file, readable)]
     undeclared += [file for file in watch.imported if not _is_below(file, hashed)]
     variables = [f"${name}" for name in watch.variables if f"${name}" not in declared]
@@ -344,10 +356,18 @@ def _source_files() -> set[str]:
     return {_resolved(file) for file in named if file}
 
 
-def _hashed_files(entry: type[Entry]) -> set[str]:
-    """Return the source files in the hash of an entry: its own file, and what ``import`` statements name."""
-    file = getattr(sys.modules.get(entry.__module__), "__file__", None)
-    if file is None or not os.path.isfile(file):
+def hashed_files(entry: type[Entry]) -> set[str]:
+    """Return the source files that the hashes of an entry, and of the classes that it inherits from, contain."""
+    found: set[str] = set()
+    for base in entry.__mro__:
+        found |= module_files(base.__module__)
+    return found
+
+
+def module_files(module: str) -> set[str]:
+    """Return the source files in the hash of a module that is not installed; none without a file."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    if file is None or not os.path.isfile(file) or _is_below(_resolved(file), _installed()):
         return set()
     return {str(path) for path in source_files(Path(file))}
 

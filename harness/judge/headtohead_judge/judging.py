@@ -24,14 +24,13 @@ from headtohead_judge.errors import (
 )
 from headtohead_judge.listing import listed
 from headtohead_judge.looks import Looks
-from headtohead_judge.numbers import decimals_of
 from headtohead_judge.paired_tests import (
     SIGN_FLIP_SEEDS,
+    Decimals,
     Difference,
     Interval,
     Summary,
     few_seeds,
-    source_of_decimals,
     summarise,
 )
 from headtohead_judge.power import seeds_needed
@@ -200,6 +199,7 @@ def judge(  # noqa: PLR0913 - keyword-only options of the Python API
         num_sharing = _sharing(differences, pooled)
     else:
         differences = unpaired_differences(scores)
+    differences = with_decimals(differences, runs.decimals)
 
     family = list(differences.values())
     if looks is not None and num_seeds not in looks.seeds:
@@ -380,24 +380,19 @@ def paired_differences(
     for contrast, estimate in zip(contrasts, estimate_family(contrasts, table), strict=True):
         differences[contrast.name] = estimate.difference
     ((_, larger),) = table.pooled_blocks
-    return _with_decimals(differences, scores), {
-        side.variant: ratio for side, ratio in larger.items()
-    }
+    return differences, {side.variant: ratio for side, ratio in larger.items()}
 
 
-def _with_decimals(differences: Mapping[str, Difference], scores: Scores) -> dict[str, Difference]:
+def with_decimals(differences: Mapping[str, Difference], decimals: int) -> dict[str, Difference]:
     """Return the differences with the decimals of the scores as a source of variance, where nothing varies over seeds.
 
     A difference that varies over seeds has the rounding errors in its variance already.
     """
-    decimals = 0
-    for by_seed in scores.values():
-        decimals = max(decimals, *(decimals_of(score) for score in by_seed.values()))
-    source = source_of_decimals(decimals)
-    completed = {}
+    source = Decimals.of(decimals)
+    completed = dict(differences)
     for variant, difference in differences.items():
-        is_rounded = difference.kind in ("constant", "identical")
-        completed[variant] = difference.with_source(source) if is_rounded else difference
+        if difference.kind in ("constant", "identical"):
+            completed[variant] = difference.with_source(source)
     return completed
 
 
@@ -417,7 +412,7 @@ def unpaired_differences(scores: Scores) -> dict[str, Difference]:
     for variant, by_seed in scores.items():
         if variant != baseline:
             differences[variant] = unpaired([*by_seed.values()], [*against.values()])
-    return _with_decimals(differences, scores)
+    return differences
 
 
 def unit_warnings(scores: Scores) -> list[str]:
@@ -451,7 +446,8 @@ def _pairing_warnings(
     constant = [name for name, gap in differences.items() if gap.kind == "constant"]
     if constant:
         warnings.append(
-            f"the difference is the same in every seed for {listed(constant)}; the sign-flip p replaces the t-test"
+            f"the difference is the same in every seed for {listed(constant)}; the interval has the width that the "
+            "decimals of the scores leave, and p is at least that of the sign-flip test"
         )
     return warnings
 

@@ -16,6 +16,15 @@ def decimals_of(value: float) -> int:
     return max(0, -int(shortest.as_tuple().exponent))
 
 
+def decimals_written(text: str) -> int:
+    """Return the number of decimals of a number as it is written.
+
+    >>> decimals_written("0.8000"), decimals_written("12"), decimals_written("1e-3")
+    (4, 0, 3)
+    """
+    return max(0, -int(Decimal(text.strip()).as_tuple().exponent))
+
+
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun, with a plural s unless the number is 1."""
     if number != 1:

@@ -41,8 +41,6 @@ EXAMPLES = "examples"
 SELECTION = "tuning"
 DECIMALS = "decimals of the scores"
 """Names of sources of variance."""
-KNOWN_VARIANCE = 1e9
-"""Degrees of freedom of a variance that is known: the quantiles of t are those of the normal distribution."""
 SMALLEST_P = 1e-300
 """Smallest p-value of a difference with several sources of variance."""
 
@@ -88,6 +86,43 @@ class Source:
     name: str
     variance: float
     degrees: float
+
+    def half_width(self, p: float) -> float:
+        """Return the half width of the interval with the confidence 1 - ``p``, if this is the only source."""
+        if not self.variance:  # 0 times an infinite quantile is NaN
+            return 0.0
+        return math.sqrt(self.variance) * -float(scipy.special.stdtrit(self.degrees, p / 2))
+
+    def p_of_zero(self, mean: float) -> float:
+        """Return the p at which the half width is the size of a mean."""
+        return t_test_p(mean, math.sqrt(self.variance), self.degrees)
+
+
+@dataclass(frozen=True)
+class Decimals(Source):
+    """The rounding of two scores to some decimals: the error of their difference has a triangular distribution.
+
+    It is at most a step of the last decimal, and further seeds with the same rounded difference do not make it smaller.
+    """
+
+    @classmethod
+    def of(cls, decimals: int) -> Decimals:
+        """Return the source of scores with a number of decimals."""
+        step = 10.0**-decimals
+        return cls(DECIMALS, step**2 / 6, math.inf)
+
+    @property
+    def step(self) -> float:
+        """The largest error: 1 in the last decimal."""
+        return math.sqrt(6 * self.variance)
+
+    def half_width(self, p: float) -> float:
+        """Return the half width of the interval with the confidence 1 - ``p``."""
+        return self.step * (1 - math.sqrt(p))
+
+    def p_of_zero(self, mean: float) -> float:
+        """Return the probability of an error of at least the size of a mean."""
+        return max(0.0, 1 - abs(mean) / self.step) ** 2
 
 
 @dataclass(frozen=True)
@@ -149,16 +184,6 @@ class Difference:
         """Return the difference with another variance of its mean over seeds."""
         seeds = Source(SEEDS, variance, degrees)
         return replace(self, sources=(seeds, *self.sources[1:]))
-
-
-def source_of_decimals(decimals: int) -> Source:
-    """Return the variance of the difference of two scores that were rounded to some decimals.
-
-    Both rounding errors are uniform over a step of the last decimal, and more seeds with the same rounded difference do
-    not make them smaller.
-    """
-    step = 10.0**-decimals
-    return Source(DECIMALS, step**2 / 6, KNOWN_VARIANCE)
 
 
 def summarise(values: ArrayLike, span: tuple[float, float] = EVERYWHERE) -> Summary:
@@ -348,11 +373,7 @@ def interval(difference: Difference, confidence: float) -> Interval:
 
 def _half_width(sources: Sequence[Source], p: float) -> float:
     """Return the half width of the interval with the confidence 1 - ``p``."""
-    square = 0.0
-    for source in sources:
-        if source.variance:  # 0 times an infinite quantile is NaN
-            square += source.variance * float(scipy.special.stdtrit(source.degrees, p / 2)) ** 2
-    return math.sqrt(square)
+    return math.sqrt(sum(source.half_width(p) ** 2 for source in sources))
 
 
 def _p_of_zero(mean: float, sources: Sequence[Source]) -> float:
@@ -360,6 +381,8 @@ def _p_of_zero(mean: float, sources: Sequence[Source]) -> float:
     varied = [source for source in sources if source.variance > 0]
     if not varied:
         return 0.0 if mean else 1.0
+    if len(varied) == 1:
+        return varied[0].p_of_zero(mean)
     error = math.sqrt(sum(source.variance for source in varied))
     bounds = [t_test_p(mean, error, source.degrees) for source in varied]
     low, high = min(bounds), max(bounds)

@@ -32,7 +32,10 @@ NEAR_MARGIN_LINE = (
     "the observed difference is too near the margin: if the runs were equal, {seeds} seeds of each side would show it "
     "in 80 % of cases"
 )
-DECIMALS_LINE = "no difference varies over seeds, and the scores have too few decimals for this margin; give more"
+DECIMALS_LINE = (
+    "no difference varies over seeds, and the scores have too few decimals for this margin; write more, such as 0.8000 "
+    "instead of 0.8"
+)
 MANY_SEEDS_LINE = "equal runs need more than 1,000 seeds to be inside the margin in 80 % of cases"
 
 

@@ -20,6 +20,7 @@ from headtohead_judge.judging import (
     require_equal_seeds,
     unit_warnings,
     unpaired_differences,
+    with_decimals,
 )
 from headtohead_judge.listing import listed
 from headtohead_judge.paired_tests import SIGN_FLIP_SEEDS, Difference, few_seeds, level_of_each
@@ -202,7 +203,7 @@ def _differences(
         differences, _ = paired_differences(scores, runs.metric)
     else:
         differences = unpaired_differences(scores)
-    return baseline, scores, differences
+    return baseline, scores, with_decimals(differences, runs.decimals)
 
 
 def _scores_at(curves: Curves, step: float | None) -> dict[str, dict[str, float]]:

@@ -19,7 +19,7 @@ import pandas as pd
 from headtohead_judge.copies import Run, equal_curves
 from headtohead_judge.errors import HeadToHeadError, similar_or_known
 from headtohead_judge.listing import listed, shortened
-from headtohead_judge.numbers import counted
+from headtohead_judge.numbers import counted, decimals_written
 
 FINISHED = frozenset({"finished", "ok", "done", "completed", "success", "succeeded"})
 """Values of a state column, in lower case, that mark a finished run."""
@@ -76,12 +76,14 @@ class Runs:
         metric: Name of the metric.
         curves: Scores of each run by step, the runs of a variant together.
         warnings: The warning about runs that are not finished, or nothing.
+        decimals: Largest number of decimals of a score, as it is written: four of ``0.8000``.
         unread: Number of variants that are neither the baseline nor a candidate.
     """
 
     metric: str
     curves: dict[Run, dict[float, float]]
     warnings: tuple[str, ...]
+    decimals: int
     unread: int
 
     @property
@@ -150,13 +152,14 @@ def read_runs(
             raise HeadToHeadError(
                 f"no variant '{candidate}'{similar_or_known(candidate, variants)}"
             )
-    rows = _rows(scores, variants, columns)
+    rows = [*_rows(scores, variants, columns)]
     if candidates:
-        rows = (row for row in rows if row.variant == baseline or row.variant in candidates)
+        rows = [row for row in rows if row.variant == baseline or row.variant in candidates]
     curves = _curves(rows, scores.metric, columns.step)
     _refuse_copies(curves)
     unread = {*variants} - {baseline, *candidates, ""} if candidates else set()
-    return Runs(scores.metric, curves, tuple(warnings), len(unread))
+    decimals = max((decimals_written(row.score) for row in rows), default=0)
+    return Runs(scores.metric, curves, tuple(warnings), decimals, len(unread))
 
 
 def unjudged_warnings(runs: Runs) -> list[str]:
@@ -164,8 +167,10 @@ def unjudged_warnings(runs: Runs) -> list[str]:
     if not runs.unread:
         return []
     others = counted(runs.unread, "other variant")
+    verb = "is" if runs.unread == 1 else "are"
     return [
-        f"{others} of the table not judged; verdicts hold for candidates chosen without a look at their scores"
+        f"{others} of the table {verb} not judged; the verdicts hold only if the candidates were chosen before their "
+        "scores were seen"
     ]
 
 
@@ -342,7 +347,7 @@ def _rows(scores: _MetricColumn, variants: Sequence[str], columns: Columns) -> I
 
 
 def _curves(
-    rows: Iterator[_Row], metric: str, step_column: str | None
+    rows: Sequence[_Row], metric: str, step_column: str | None
 ) -> dict[Run, dict[float, float]]:
     """Return the scores of each run by step, the runs of a variant together.
 

@@ -235,7 +235,8 @@ def unlike_paired_tests(
     """Return, of each contrast of a family, whether its paired t-test disagrees on whether there is a difference.
 
     The paired t-test has the variance of the differences over seeds alone, and is corrected for the looks and the
-    number of contrasts as the intervals are. False for contrasts without a verdict or a paired t-test.
+    number of contrasts as the intervals are. False for contrasts without a verdict or a paired t-test, as of
+    differences that do not vary over seeds.
 
     Args:
         family: The differences; None for a contrast without scores.
@@ -247,7 +248,7 @@ def unlike_paired_tests(
     tests = sum(is_tested(difference) for difference in family)
     disagreements = []
     for difference, judgement in zip(family, judgements, strict=True):
-        if difference is None or not is_tested(difference) or math.isnan(difference.paired_p):
+        if difference is None or difference.kind != "varied" or math.isnan(difference.paired_p):
             disagreements.append(False)
             continue
         is_significant = adjusted_for(tests, looks.adjusted(difference.paired_p)) <= ALPHA

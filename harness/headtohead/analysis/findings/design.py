@@ -129,7 +129,7 @@ def late_looks(analysis: Analysis) -> Iterator[Sentence]:
 
 
 LATE_FIELDS = (
-    "The experiment file was changed after results existed: {fields}. Intervals and adjusted p assume a question that "
+    "The question was changed after results existed: {fields}. Intervals and adjusted p assume a question that "
     "was fixed before."
 )
 LATE_FIELDS_LIMIT = "{fields} changed after results existed"

@@ -144,14 +144,16 @@ def check_small(
 def small_verdicts(config: RunConfig, longest: Mapping[str, int]) -> dict[str, Verdict]:
     """Return the verdicts of all invariants on a variant at small sizes, up to the first violation."""
     small = small_config(config)
-    # Layers can differ, so that some invariants have as many as the variant.
+    # Layers can differ, so that some invariants have as many as the variant; a quirk can change a single layer.
     lengths = longest["source"], longest["target"] - 1
     deep = Subject(changed(small, model=_layers(config)), longest=lengths)
     subject = Subject(small)
+    has_quirk = any(entry.family == "quirk" for entry in checked_entries([config]))
     verdicts = {}
     with one_thread(), watched_entries([config]):
         for invariant in INVARIANTS:
-            chosen = deep if invariant.name in AT_STUDY_DEPTH else subject
+            is_deep = has_quirk or invariant.name in AT_STUDY_DEPTH
+            chosen = deep if is_deep else subject
             verdicts[invariant.name] = evaluate(invariant, chosen)
             verdict = verdicts[invariant.name]
             if verdict.outcome == "violated" and not verdict.is_undeclared:

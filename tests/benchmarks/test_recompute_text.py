@@ -197,7 +197,7 @@ def test_every_number_of_the_committed_reports_has_a_source(benchmark, capsys):
         ("crossed", "for 5 variants", "for 6 variants"),
         ("crossed", "(+58 % non-embedding", "(+48 % non-embedding"),
         ("ranking", "grouped-query attention, rotary and 4 more", "rotary and 4 more"),
-        ("ranking", "7 of 9 variants still learn", "6 of 9 variants still learn"),
+        ("ranking", "before 7 of 9 variants levelled", "before 6 of 9 variants levelled"),
         ("heads-split-or-independent", "independent heads (2.", "independent heads (3."),
         ("ranking", "Of 9 ranked", "Of 8 ranked"),
         ("ranking", "0.963 (95 % interval 0.953", "0.963 (95 % interval 0.954"),

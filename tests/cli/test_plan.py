@@ -174,5 +174,8 @@ def test_an_error_of_a_plugin_that_the_plan_calls_names_the_entry(
     assert f"{family}/mine fails: " in line
     assert "Error: " in line
     assert "boom" in line or "'str' and 'float'" in line
-    advice = f"test it with 'h2h check {family}/mine --plugin mine.py'"
+    command = f"h2h check {family}/mine --plugin mine.py"
+    if family in ("quirk", "schedule"):
+        command = "h2h check FILE.yaml"
+    advice = f"test it with '{command}'"
     assert advice in line

@@ -172,9 +172,9 @@ class Registry:
     def check_command(self, registered: Registered) -> str:
         """Return the command that checks the invariants of an entry, with its file if a file defines it.
 
-        Other entries than components and datasets are checked with the experiment that uses them.
+        Entries without invariants of their own, such as quirks, are checked with the experiment that uses them.
         """
-        if registered.family not in (*COMPONENTS, "dataset"):
+        if registered.family not in (*COMPONENTS, "recipe", "dataset"):
             return "h2h check FILE.yaml"
         command = f"h2h check {registered.label}"
         path = Path(inspect.getfile(registered.entry)).resolve()

@@ -446,8 +446,8 @@ def _pairing_warnings(
     constant = [name for name, gap in differences.items() if gap.kind == "constant"]
     if constant:
         warnings.append(
-            f"the difference is the same in every seed for {listed(constant)}; the interval has the width that the "
-            "decimals of the scores leave, and p is at least that of the sign-flip test"
+            f"the difference is the same in every seed for {listed(constant)}; with enough seeds, its interval has the "
+            "width that the decimals of the scores leave, and p is at least that of the sign-flip test"
         )
     return warnings
 

@@ -182,3 +182,13 @@ def test_equal_scores_are_the_same_if_their_decimals_show_the_margin(
     done = call(tmp_path, table, "--margin", "0.001")
     assert done.exit_code == code, done.output
     assert ("too few decimals" in done.output) == (code == 3)
+
+
+def test_equal_differences_of_few_seeds_need_more_seeds(tmp_path: Path) -> None:
+    scores = {"old": "0.800000", "new": "0.800100"}
+    rows = [(variant, seed, score) for variant, score in scores.items() for seed in range(3)]
+    table = pd.DataFrame(rows, columns=["variant", "seed", "accuracy"])
+    done = call(tmp_path, table, "--margin", "0.01")
+    assert done.exit_code == 3
+    assert "train more seeds" in done.output
+    assert "decimals" not in done.stdout

@@ -238,11 +238,12 @@ def _late_fields(plan: Plan, stored: ExperimentRecord | None) -> dict[str, str]:
     variants = [variant.record for variant in plan.variants]
     before = _question(stored.variants, stored.baseline, stored.contrasts, axes)
     present = _question(variants, plan.design.baseline, plan.contrasts, axes)
-    before |= {"metrics.primary": stored.metrics.primary, "seeds": stored.seeds}
-    present |= {"metrics.primary": plan.metrics.primary, "seeds": plan.design.seeds}
+    before["metrics.primary"] = stored.metrics.primary
+    present["metrics.primary"] = plan.metrics.primary
+    if plan.looks is None:
+        before["seeds"] = stored.seeds
+        present["seeds"] = plan.design.seeds
     changed = [name for name in present if present[name] != before[name]]
-    if plan.looks is not None and "seeds" in changed:
-        changed.remove("seeds")
     late_fields = dict(stored.late_fields)
     if changed and _has_results(plan, {*stored.seeds, *plan.design.seeds}):
         late_fields |= dict.fromkeys(changed, now())

@@ -216,3 +216,6 @@ COMPONENTS: dict[str, Family] = {
     name: family for name, family in FAMILIES.items() if family.is_component
 }
 """The families of the parts of a model, by name."""
+
+CHECKED_FAMILIES = (*COMPONENTS, "recipe", "dataset")
+"""The families with invariants, which ``h2h check`` takes."""

@@ -41,7 +41,7 @@ from headtohead.errors import (
 )
 from headtohead.plugins.built_in import DISTRIBUTION, MODULES
 from headtohead.plugins.entry_checks import entries_of, module_of
-from headtohead.plugins.families import COMPONENTS, FAMILIES
+from headtohead.plugins.families import CHECKED_FAMILIES, FAMILIES
 from headtohead.plugins.hookspecs import plugin_manager
 from headtohead.plugins.importing import (
     distribution_of,
@@ -174,7 +174,7 @@ class Registry:
 
         Entries without invariants of their own, such as quirks, are checked with the experiment that uses them.
         """
-        if registered.family not in (*COMPONENTS, "recipe", "dataset"):
+        if registered.family not in CHECKED_FAMILIES:
             return "h2h check FILE.yaml"
         command = f"h2h check {registered.label}"
         path = Path(inspect.getfile(registered.entry)).resolve()

@@ -236,7 +236,7 @@ def score(
 
 
 CHECKED_OUTPUTS = 10
-"""Largest number of outputs whose counts are computed a second time, alone."""
+"""Largest number of outputs for which ``per_example`` is called a second time, without the others."""
 
 
 @dataclass(frozen=True)

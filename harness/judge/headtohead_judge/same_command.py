@@ -33,8 +33,11 @@ NEAR_MARGIN_LINE = (
     "in 80 % of cases"
 )
 DECIMALS_LINE = (
-    "no difference varies over seeds, and the scores have too few decimals for this margin; write more, such as 0.8000 "
-    "instead of 0.8"
+    "a difference does not vary over seeds, and the scores have too few decimals for this margin; write more, such as "
+    "0.8000 instead of 0.8"
+)
+EQUAL_DIFFERENCES_LINE = (
+    "a difference that does not vary over seeds has no interval with so few seeds; train more seeds"
 )
 MANY_SEEDS_LINE = "equal runs need more than 1,000 seeds to be inside the margin in 80 % of cases"
 
@@ -152,9 +155,10 @@ def _print(sameness: Sameness, *, is_markdown: bool) -> None:
 
 
 def _seeds_line(sameness: Sameness) -> str:
-    """Return the line on the number of seeds that equal runs need; the table can have as many already."""
-    if all(comparison.difference.kind != "varied" for comparison in sameness.variants):
-        return DECIMALS_LINE
+    """Return the line on what equal runs need: decimals, or a number of seeds, which the table can have already."""
+    for comparison in sameness.variants:
+        if comparison.difference.kind != "varied" and not comparison.is_same:
+            return DECIMALS_LINE if comparison.judgement.interval else EQUAL_DIFFERENCES_LINE
     needed = sameness.seeds_needed
     if needed is None:
         return MANY_SEEDS_LINE

@@ -39,7 +39,7 @@ FOLDER = "checked-plugins"
 def check_before_training(
     stacks: Iterable[PlannedStack], cache: Path, log: Callable[[str], object]
 ) -> None:
-    """Check variants with components or quirks of outside plugins, and the largest stack of each shape.
+    """Check variants with components or quirks of outside plugins before training, and the largest stack of each shape.
 
     What passed is recorded in the cache by configuration, sources, data and versions, and not checked again.
 

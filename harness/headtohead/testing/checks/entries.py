@@ -12,13 +12,10 @@ from headtohead.config.labels import listed
 from headtohead.config.loading import read_override
 from headtohead.config.source_location import Source, SourceLocation
 from headtohead.errors import HeadToHeadError, nearest
-from headtohead.plugins.families import COMPONENTS
+from headtohead.plugins.families import CHECKED_FAMILIES
 from headtohead.plugins.importing import plugin_files
 from headtohead.plugins.registry import Registered, current, find_entry
 from headtohead.schema.run_config import DataConfig, RunConfig
-
-CHECKED_FAMILIES = (*COMPONENTS, "recipe", "dataset")
-"""The families with invariants."""
 
 LISTED_FAMILIES = listed(CHECKED_FAMILIES)
 

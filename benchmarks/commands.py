@@ -258,6 +258,8 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--text", type=Path, help="a text file of 1 MB for cold and warm")
     parser.add_argument("--other", nargs="*", default=[], metavar="PYTHON")
     options = parser.parse_args(words)
+    if options.text is None and not {"cold", "warm"}.isdisjoint(options.commands):
+        parser.error("cold and warm read a text: --text FILE, or name the other commands")
     if ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1) != 0:
         sys.exit("this system cannot adopt the processes of a command")
     with tempfile.TemporaryDirectory() as temporary:

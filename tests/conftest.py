@@ -20,7 +20,7 @@ from hypothesis.internal.conjecture import providers
 
 from headtohead.cli import main
 from headtohead.plugins import registry as plugin_registry
-from made import separate_registry
+from made import PATIENT, separate_registry
 
 Completed = subprocess.CompletedProcess[str]
 Command = Callable[..., Completed]
@@ -114,7 +114,7 @@ def h2h_here() -> Command:
         with pytest.MonkeyPatch.context() as patch, separate_registry():
             patch.chdir(folder)
             done = CliRunner().invoke(
-                main, list(arguments), prog_name="h2h", env=away | environment
+                main, list(arguments), prog_name="h2h", env=away | PATIENT | environment
             )
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception

@@ -69,6 +69,22 @@ def test_ctrl_c_during_a_finaliser_ends_the_command() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "h2h: interrupted\n")
 
 
+SWALLOWED = """
+import contextlib, os, signal
+def swallow(**_):
+    with contextlib.suppress(BaseException):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(9)
+    time.sleep(9)
+main.callback = swallow
+"""
+
+
+def test_ctrl_c_that_a_library_swallows_ends_the_command() -> None:
+    done = ended(["doctor"], SWALLOWED)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "h2h: interrupted\n")
+
+
 AT_IMPORT = """
 import os, signal
 at = {module!r}
@@ -286,21 +302,21 @@ def test_a_wrong_option_is_one_line(
     assert (result.exit_code, result.output) == (2, f"{line}\n")
 
 
-def test_an_error_in_place_of_an_interrupt_is_the_interrupt() -> None:
-    """The import of a C extension can turn KeyboardInterrupt into another exception."""
-    code = (
-        "import os, signal\n"
-        "from headtohead.cli import interruption, program\n"
-        "def interrupted(**options):\n"
-        "    try:\n"
-        "        os.kill(os.getpid(), signal.SIGINT)\n"
-        "        signal.pause()\n"
-        "    except KeyboardInterrupt:\n"
-        "        raise RecursionError('maximum recursion depth exceeded') from None\n"
-        "interruption.start()\n"
-        "interruption.raise_interrupts()\n"
-        "program.main = interrupted\n"
-        "program.run_program()\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (130, "h2h: interrupted\n")
+REPLACED = """
+import os, signal
+from headtohead.errors import HeadToHeadError
+def replace(**_):
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(9)
+    except BaseException as error:
+        raise {error}("the plugin raised KeyboardInterrupt") from error
+main.callback = replace
+"""
+
+
+@pytest.mark.parametrize("error", ["RecursionError", "HeadToHeadError"])
+def test_an_error_in_place_of_an_interrupt_is_the_interrupt(error: str) -> None:
+    """The import of a C extension, and the check of a plugin, can turn KeyboardInterrupt into another exception."""
+    done = ended(["doctor"], REPLACED.format(error=error))
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "h2h: interrupted\n")

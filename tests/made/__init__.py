@@ -128,6 +128,9 @@ def matches(line: str, pattern: str) -> bool:
     return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), line) is not None
 
 
+PATIENT = {"H2H_TRACKING_SECONDS": "600"}
+"""For commands that log to a tracker: on a slow machine that tests others meanwhile, the default is too short."""
+
 LIMIT = """
 import os, resource, sys
 for word in sys.argv[1].split():

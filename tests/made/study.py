@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from headtohead import files
 from headtohead.storage import leases
 from headtohead.storage.stack import stack_folders
-from made import plugin_file
+from made import PATIENT, plugin_file
 
 Completed = subprocess.CompletedProcess[str]
 
@@ -97,7 +97,7 @@ class Study:
     @property
     def environment(self) -> dict[str, str]:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("H2H_", "MLFLOW_"))}
-        return kept | {"H2H_CACHE": str(self.cache), MARK: str(self.folder)}
+        return kept | PATIENT | {"H2H_CACHE": str(self.cache), MARK: str(self.folder)}
 
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "headtohead.cli", *arguments]

@@ -189,6 +189,8 @@ class LazyGroup(SuggestingGroup):
             sys.exit(BROKEN_PIPE)
         except Exception as error:
             log.info("the command ends with an error", exc_info=True)
+            if interruption.was_raised():
+                interruption.exit_now()
             if isinstance(error, EOFError):  # click would exit with 1
                 raise RuntimeError(f"EOFError: {error}") from error
             message = _user_error(error)

@@ -2,6 +2,9 @@
 
 While a command runs, Ctrl-C raises KeyboardInterrupt, so that the command can end its workers. Before and after it,
 while packages are imported and exit handlers run, Ctrl-C ends the process at once.
+
+Libraries, and finalisers that Python runs, can discard an exception of their caller. A KeyboardInterrupt that is
+discarded while a command runs sends its signal again, so that the command ends nevertheless.
 """
 
 import os
@@ -12,8 +15,23 @@ EXIT_CODE = 130
 
 MESSAGE = "h2h: interrupted"
 
+REPEAT_SECONDS = 0.05
+"""Time from a discarded KeyboardInterrupt to the next one; the code that has discarded it has then ended."""
+
 _is_started = False
+_is_raising = False
 _was_raised = False
+
+
+class DiscardedInterruptRepeats(KeyboardInterrupt):
+    """Ctrl-C in a command; when Python frees it while the command still runs, its signal is sent again.
+
+    Code that handles it and lets the command go on keeps a reference to it.
+    """
+
+    def __del__(self) -> None:
+        if _is_raising:
+            _send_later()
 
 
 def start() -> None:
@@ -26,17 +44,21 @@ def start() -> None:
 
 def raise_interrupts() -> None:
     """Raise KeyboardInterrupt at Ctrl-C from now on."""
+    global _is_raising
     if _is_started:
+        _is_raising = True
         signal.signal(signal.SIGINT, _raise)
 
 
 def was_raised() -> bool:
-    """Return whether a Ctrl-C was raised; the import of a C extension can turn it into another exception."""
+    """Return whether a Ctrl-C was raised; imports and plugins can turn it into another exception."""
     return _was_raised
 
 
 def exit_at_interrupts() -> None:
     """End the process at Ctrl-C from now on, if `start` was called."""
+    global _is_raising
+    _is_raising = False
     if _is_started:
         signal.signal(signal.SIGINT, _exit)
 
@@ -44,7 +66,19 @@ def exit_at_interrupts() -> None:
 def _raise(number: int, frame: object) -> None:
     global _was_raised
     _was_raised = True
-    raise KeyboardInterrupt
+    raise DiscardedInterruptRepeats
+
+
+def _send_later() -> None:
+    """Send SIGINT to the main thread, from another thread: an exception in a finaliser would be discarded too."""
+    import threading
+
+    main_thread = threading.main_thread().ident
+    timer = threading.Timer(
+        REPEAT_SECONDS, lambda: signal.pthread_kill(main_thread or 0, signal.SIGINT)
+    )
+    timer.daemon = True
+    timer.start()
 
 
 def _exit(number: int, frame: object) -> None:

@@ -6,12 +6,10 @@ import atexit
 import gc
 import logging
 import os
-import signal
 import sys
 import threading
 
 from headtohead import children, logs
-from headtohead.cli import interruption
 from headtohead.cli.group import main
 from headtohead.errors import describe
 from headtohead_judge.output import echo
@@ -32,7 +30,7 @@ def run_program() -> None:
     """
     code: object = 0
     gc.set_threshold(YOUNG_OBJECTS)
-    sys.unraisablehook = _repeat_interrupt
+    sys.unraisablehook = _hide_interrupt
     os.environ.update(children.SAFE_PATH)  # for processes that libraries start
     # pydantic searches every installed package for plugins, which takes as long as all models of an experiment file.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
@@ -43,8 +41,6 @@ def run_program() -> None:
     except SystemExit as error:
         code = error.code
     except Exception as error:
-        if interruption.was_raised():
-            interruption.exit_now()
         code = INTERNAL_ERROR
         file = logs.traceback_file(error)
         where = "--log-file FILE keeps the traceback"
@@ -67,13 +63,7 @@ def run_program() -> None:
     os._exit(code)
 
 
-def _repeat_interrupt(discarded: sys.UnraisableHookArgs) -> None:
-    """Interrupt the main thread again if Python has discarded a Ctrl-C, which a finaliser cannot raise."""
+def _hide_interrupt(discarded: sys.UnraisableHookArgs) -> None:
+    """Print no traceback of a Ctrl-C that a finaliser has discarded: it is repeated (`headtohead.cli.interruption`)."""
     if not isinstance(discarded.exc_value, KeyboardInterrupt):
         sys.__unraisablehook__(discarded)
-        return
-    # In another thread, since an interruption of this hook would be discarded too.
-    main_thread = threading.main_thread().ident
-    timer = threading.Timer(0.05, lambda: signal.pthread_kill(main_thread or 0, signal.SIGINT))
-    timer.daemon = True
-    timer.start()

@@ -53,6 +53,8 @@ class ShipperProcess:
     logger: str
     process: subprocess.Popen[bytes]
     is_closed: bool = False
+    stopped_by: KeyboardInterrupt | None = None
+    """The Ctrl-C that has ended the wait for the tracker; as this reference exists, it is not repeated."""
 
     @property
     def tracker(self) -> str:
@@ -85,13 +87,15 @@ class ShipperProcess:
             A message with the command to use if runs are missing in the tracker, else None.
         """
         self.close()
-        with suppress(KeyboardInterrupt):
+        try:
             if not self._ended(min(QUIET_SECONDS, until - time.monotonic())):
                 left = until - time.monotonic()
                 if left > 0:
                     more = f"logging to {self.tracker} for at most {left:.0f} s more"
                     log(f"{self.logger}: {more}; Ctrl-C leaves the rest to {sync}")
                 self._ended(left)
+        except KeyboardInterrupt as error:
+            self.stopped_by = error
         if self.process.poll() == 0:
             return None
         last = files.last_line(log_file(self.experiment, self.logger))

@@ -230,6 +230,23 @@ def test_several_columns_name_a_variant() -> None:
     assert verdicts(judged) == {"better · 64": "better"}
 
 
+@pytest.mark.parametrize("column", ["variant", "seed", "accuracy"])
+@pytest.mark.parametrize("spaced", [" {}", "{}\t", "\u00a0{} "])
+def test_white_space_around_a_value_is_no_part_of_it(column: str, spaced: str) -> None:
+    table = wide(**{"base": BASE, "much better": BETTER}).astype(str)
+    table.loc[table["seed"] < "4", column] = table[column].map(spaced.format)
+    assert verdicts(judge(table, baseline="base")) == {"much better": "better"}
+    wider = table.assign(variant=table["variant"].str.replace(" better", "  better"))
+    assert verdicts(judge(wider, baseline="base")) == {"much better": "better"}
+
+
+def test_rows_that_were_copied_with_other_white_space_are_a_repeated_seed() -> None:
+    table = wide(base=BASE, new=BETTER).astype(str)
+    copied = table.assign(seed=table["seed"] + " ")
+    with pytest.raises(HeadToHeadError, match=re.escape("'base' has seed 1 twice (rows 1, 13)")):
+        judge(pd.concat([table, copied]), baseline="base")
+
+
 def test_rows_of_unfinished_runs_are_left_out_with_a_warning() -> None:
     table = wide(base=BASE, better=BETTER).assign(State="finished")
     crashed = pd.DataFrame(

@@ -95,7 +95,7 @@ def test_a_kept_change_is_the_incumbent_of_the_next_decision(ledger: Ledger) -> 
     assert Ledger.read(ledger.path) == ledger
     better = decide(ledger, beside_good("two\u2028lines", 6))
     assert better.decisions[-1].kept
-    assert Ledger.read(ledger.path).incumbent == "two\u2028lines"
+    assert Ledger.read(ledger.path).incumbent == "two lines"
 
 
 @pytest.mark.parametrize(("num_new", "decided"), [(0, False), (5, False), (6, True), (8, True)])

@@ -21,6 +21,7 @@ from headtohead_judge.escaping import markdown_escape
 from headtohead_judge.listing import listed
 from headtohead_judge.output import echo, echo_text
 from headtohead_judge.score_files import read_score_file
+from headtohead_judge.table import single_spaced
 
 NAME = "pull request"
 """The variant of the working tree."""
@@ -115,7 +116,7 @@ def _of_one_variant(table: pd.DataFrame, name: str, where: str) -> pd.DataFrame:
         HeadToHeadError: If the table has several variants.
     """
     if "variant" in table.columns:
-        names = sorted({str(value) for value in table["variant"]})
+        names = sorted({single_spaced(str(value)) for value in table["variant"]})
         if len(names) > 1:
             raise HeadToHeadError(
                 f"{where} has several variants: {listed(names)}; keep the rows of the code of the branch"
@@ -127,7 +128,7 @@ def _seeds(table: pd.DataFrame) -> set[str]:
     """Return the seeds of a table; none without a column for them, which is an error of the command."""
     if "seed" not in table.columns:
         return set()
-    return {str(seed) for seed in table["seed"]}
+    return {single_spaced(str(seed)) for seed in table["seed"]}
 
 
 if __name__ == "__main__":

@@ -198,6 +198,16 @@ def test_a_direction_follows_from_a_name_or_is_needed() -> None:
         "val_loss_improvement",
         "brier_score",
         "fpr_at_95_recall",
+        "1-accuracy",
+        "1 - bleu",
+        "1 − f1",
+        "-loss",
+        "- mse",
+        "−accuracy",
+        "-val/loss",
+        "1/ppl",
+        "1 / loss",
+        "test/1-accuracy",
     ):
         with pytest.raises(HeadToHeadError, match="add --higher-is-better or --lower-is-better"):
             direction(name)

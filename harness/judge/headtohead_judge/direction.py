@@ -16,11 +16,16 @@ NEUTRAL = ("test", "valid", "validation", "val", "eval", "dev", "train", "final"
            "cross", "entropy", "wall", "step", "epoch", "unpadded", "k", "l", "n")  # fmt: skip
 """Words that leave the direction of a metric as it is."""
 
+REVERSED = re.compile(r"(^|/)\s*([-−–]|1\s*[-−–/])")
+"""Beginning of a name, or of its part after a slash, that negates a metric or takes its complement or inverse, such as
+``1 - accuracy``."""
+
 
 def direction(metric: str) -> bool:
     """Return whether larger values of a metric are better, from its name.
 
-    The words of the name that are no `NEUTRAL` ones must all be known, and agree.
+    The words of the name that are no `NEUTRAL` ones must all be known, and agree. Of a name with a `REVERSED`
+    beginning, neither the direction of its words nor the opposite is concluded.
 
     Raises:
         HeadToHeadError: If the name does not determine it.
@@ -35,7 +40,7 @@ def direction(metric: str) -> bool:
                 directions.add(is_higher)
     unknown = {word.rstrip("0123456789") for word in rest.split("_")}
     unknown -= {*NEUTRAL, ""}
-    if len(directions) != 1 or unknown:
+    if len(directions) != 1 or unknown or REVERSED.search(metric):
         raise HeadToHeadError(
             f"whether more of '{metric}' is better cannot be concluded from its name; add --higher-is-better or "
             "--lower-is-better"

@@ -270,6 +270,56 @@ def test_rows_of_unfinished_runs_are_left_out_with_a_warning() -> None:
     assert judged.warnings[0] == "left out, as their State is not finished: row 13 (crashed)"
 
 
+@pytest.mark.parametrize(
+    ("column", "finished", "failed"),
+    [
+        ("state", "COMPLETE", "PRUNED"),  # Optuna
+        ("state", "TrialState.COMPLETE", "TrialState.FAIL"),
+        ("status", "TERMINATED", "ERROR"),  # Ray Tune
+        ("State", "finished", "killed"),  # W&B
+        ("status", "FINISHED", "SCHEDULED"),  # MLflow
+        ("State", "COMPLETED", "OUT_OF_ME+"),  # Slurm
+        ("State", "COMPLETED", "CANCELLED by 1001"),
+        ("Job Status", "Completed", "InProgress"),  # SageMaker
+        ("status", "finished", "interrupted"),  # Lightning
+    ],
+)
+def test_failed_runs_of_other_programs_are_left_out(
+    column: str, finished: str, failed: str
+) -> None:
+    table = wide(base=BASE, better=BETTER).assign(**{column: finished})
+    outlier = pd.DataFrame([{"variant": "base", "seed": 1, "accuracy": 9.0, column: failed}])
+    judged = judge(pd.concat([table, outlier]), baseline="base", metric="accuracy")
+    assert verdicts(judged) == {"better": "better"}
+    assert judged.warnings[0] == f"left out, as their {column} is not finished: row 13 ({failed})"
+
+
+@pytest.mark.parametrize(
+    ("states", "unknown"),
+    [
+        (["good", "bad"], "good, bad"),
+        (["finished", "bad"], "bad"),
+        (["good", "failed"], "good"),
+        (["finished", "TERMINATED"], "TERMINATED"),
+        (["finished", ""], "(empty)"),
+    ],
+)
+def test_unknown_states_are_refused(states: list[str], unknown: str) -> None:
+    table = wide(base=BASE, better=BETTER).assign(status=states * 6)
+    with pytest.raises(
+        HeadToHeadError,
+        match=re.escape(f"'status' has unknown states: {unknown}; remove or rename"),
+    ):
+        judge(table, baseline="base")
+    named = judge(
+        table.assign(seed=table["seed"] // 2),
+        baseline=f"base · {states[0]}".removesuffix(" "),
+        variant_columns=("variant", "status"),
+        is_paired=False,
+    )
+    assert len(named.variants) == 3
+
+
 FINE = [0.8031257, 0.8214431, 0.8117864, 0.7942308, 0.8309117, 0.8056742]
 OTHER = [0.8412263, 0.8529174, 0.8608835, 0.8331541, 0.8634492, 0.8517708]
 
@@ -378,7 +428,7 @@ def test_fractions_beside_percentages_are_a_warning() -> None:
         (wide(base=BASE, new=BETTER).assign(loss=1.0), {}, "several metrics; choose with --metric: accuracy, loss"),
         (wide(base=BASE, new=BETTER).assign(state="crashed"), {}, "no run is finished: the column 'state' has crashed"),
         (
-            wide(base=BASE, new=BETTER).assign(state=["good"] * 11 + ["failed"]),
+            wide(base=BASE, new=BETTER).assign(state=["finished"] * 11 + ["failed"]),
             {},
             "seeds of 'new' and 'base' differ: 6 only in 'base'",
         ),

@@ -248,7 +248,10 @@ def test_runs_of_track_3_that_stop_at_one_earlier_step_are_finished(tmp_path: Pa
     finished = table[(table["state"] == "finished") & (table["step"] == "2730")]
     assert by_seed(finished, "val_loss") == {"stopped": {"0": 3.278, "1": 3.279, "2": 3.28}}
     states = {*table["state"]} - {"finished"}
-    assert states == {"cut.txt ends at step 1000 of 2900", "0.txt ends at step 2730 of 2900"}
+    assert states == {
+        "incomplete: cut.txt ends at step 1000 of 2900",
+        "incomplete: 0.txt ends at step 2730 of 2900",
+    }
 
 
 # --- metrics.json, Weights & Biases, Trackio

@@ -98,7 +98,7 @@ def test_logs_give_the_last_loss_of_every_run(tmp_path: Path) -> None:
     ]
     judged = judge(table, baseline="two", metric="val_loss", is_paired=False, step_column="step")
     assert (
-        "row 6 (no evaluation in crashed.txt), row 7 (step 9 of cut.txt has no com"
+        "row 6 (incomplete: no evaluation in crashed.txt), row 7 (incomplete: step 9 of cut.txt has no"
         in judged.warnings[0]
     )
     (found,) = judged.variants
@@ -118,8 +118,8 @@ def test_a_log_that_ends_before_its_last_step_is_left_out_with_its_name(tmp_path
     )
     assert judged.variants[0].summary.n == 3
     assert judged.warnings[0] == (
-        "left out, as their state is not finished: row 19 (3.txt ends at step 5 of 9), "
-        "row 20 (4.txt ends at step 5 of 9), row 21 (4.txt ends at step 5 of 9)"
+        "left out, as their state is not finished: row 19 (incomplete: 3.txt ends at step 5 of 9), "
+        "row 20 (incomplete: 4.txt ends at step 5 of 9), row 21 (incomplete: 4.txt ends at step 5 of 9)"
     )
 
 
@@ -277,7 +277,11 @@ HOSTILE: dict[str, tuple[str, str, str]] = {
         '{"seeds": [1, 1], "seed_scores": [1.0, 2]}',
         "the key '1' twice",
     ),
-    "no score in a log": ("a/1.txt", "print(val_loss)", "no metric 'val_loss'"),
+    "no score in a log": (
+        "a/1.txt",
+        "print(val_loss)",
+        "no run is finished: the column 'state' has incomplete: no evaluation in 1.txt",
+    ),
     "scores without seeds": ("a/submission.json", '{"seed_scores": [1.0]}', "KeyError: 'seeds'"),
     "a deep list": ("a/submission.json", "[" * 100_000, "(RecursionError"),
     "no number": (

@@ -15,13 +15,13 @@ from pathlib import Path
 import click
 import pandas as pd
 
+from headtohead_judge.cells import single_spaced
 from headtohead_judge.child import run_program
 from headtohead_judge.errors import HeadToHeadError
 from headtohead_judge.escaping import markdown_escape
 from headtohead_judge.listing import listed
 from headtohead_judge.output import echo, echo_text
 from headtohead_judge.score_files import read_score_file
-from headtohead_judge.table import single_spaced
 
 NAME = "pull request"
 """The variant of the working tree."""

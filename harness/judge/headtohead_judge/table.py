@@ -16,30 +16,13 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from headtohead_judge.cells import texts_of
 from headtohead_judge.copies import Run, equal_curves
 from headtohead_judge.errors import HeadToHeadError, similar_or_known
 from headtohead_judge.listing import listed, shortened
 from headtohead_judge.numbers import counted, decimals_written
+from headtohead_judge.run_states import finished_rows
 
-FINISHED = frozenset({"finished", "ok", "done", "completed", "success", "succeeded"})
-"""Values of a state column, in lower case, that mark a finished run."""
-
-NOT_FINISHED = frozenset(
-    {
-        "failed",
-        "crashed",
-        "killed",
-        "running",
-        "pending",
-        "scheduled",
-        "preempted",
-        "canceled",
-        "cancelled",
-    }
-)
-"""Values of a state column, in lower case, that mark a run without a final score."""
-
-STATES = ("state", "status")
 STEPS = ("step", "_step", "global_step", "epoch")
 METRIC = "metric"
 VALUE = "value"
@@ -103,14 +86,6 @@ class _MetricColumn(NamedTuple):
     table: pd.DataFrame
 
 
-class _StateColumn(NamedTuple):
-    """A column with the states of runs, and the states of the rows that are not finished."""
-
-    name: str
-    states: list[str]
-    not_finished: dict[int, str]
-
-
 class _Row(NamedTuple):
     """The texts of a row; its number begins with 1."""
 
@@ -139,11 +114,11 @@ def read_runs(
 
     Raises:
         HeadToHeadError: If a column or value is missing, a run has a step twice, two seeds of a variant have the same
-            values at all steps, or no run is finished.
+            values at all steps, no run is finished, or a state of a run is not known.
     """
     table = table.set_axis([str(name) for name in table.columns], axis=1).reset_index(drop=True)
     _refuse_repeated_columns(table)
-    table, warnings = _without_unfinished(table)
+    table, warnings = finished_rows(table, (*columns.variant, columns.seed))
     _require_columns(table, columns)
     scores = _metric_column(table, metric, {*columns.variant, columns.seed})
     variants = _variant_names(scores.table, columns.variant)
@@ -198,73 +173,6 @@ def _refuse_repeated_columns(table: pd.DataFrame) -> None:
         )
 
 
-def single_spaced(text: str) -> str:
-    """Return a text without white space at its ends, and with a single space for any other white space."""
-    return " ".join(text.split())
-
-
-def _texts(column: pd.Series) -> list[str]:
-    """Return the values of a column as `single_spaced` text; a missing value is an empty text.
-
-    Values that differ by white space only are equal, as of a file whose columns are aligned by spaces.
-    """
-    texts = []
-    for value, is_missing in zip(column.tolist(), column.isna(), strict=True):
-        texts.append("" if is_missing else single_spaced(str(value)))
-    return texts
-
-
-def _without_unfinished(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Return the rows of finished runs, and a warning if there are others.
-
-    Raises:
-        HeadToHeadError: If no run is finished, or two columns have different states of a run.
-    """
-    columns = _state_columns(table)
-    if not columns:
-        return table, []
-    first, *others = columns
-    for other in others:
-        _refuse_other_states(first, other)
-    if first.states and len(first.not_finished) == len(first.states):
-        states = sorted({*first.not_finished.values()})
-        raise HeadToHeadError(f"no run is finished: the column '{first.name}' has {listed(states)}")
-    if not first.not_finished:
-        return table, []
-    rows = listed([f"row {row + 1} ({state})" for row, state in first.not_finished.items()])
-    warning = f"left out, as their {first.name} is not finished: {rows}"
-    return table.drop([*first.not_finished]), [warning]
-
-
-def _state_columns(table: pd.DataFrame) -> list[_StateColumn]:
-    """Return the columns that are named as states are, and have a known state."""
-    columns = []
-    for name in table.columns:
-        if name.lower() not in STATES:
-            continue
-        states = _texts(table[name])
-        words = {state.lower() for state in states}
-        if words.isdisjoint(FINISHED | NOT_FINISHED):
-            continue
-        # Without a word for finished runs, the unknown words are not states.
-        left_out = NOT_FINISHED if words.isdisjoint(FINISHED) else words - FINISHED
-        rows = {row: state for row, state in enumerate(states) if state.lower() in left_out}
-        columns.append(_StateColumn(name, states, rows))
-    return columns
-
-
-def _refuse_other_states(first: _StateColumn, other: _StateColumn) -> None:
-    """Raise a `HeadToHeadError` if a run is finished by one of two columns and not by the other."""
-    differing = first.not_finished.keys() ^ other.not_finished.keys()
-    if not differing:
-        return
-    row = min(differing)
-    raise HeadToHeadError(
-        f"row {row + 1}: '{first.name}' is '{shortened(first.states[row])}' and '{other.name}' is "
-        f"'{shortened(other.states[row])}'; remove one of the two columns"
-    )
-
-
 def _require_columns(table: pd.DataFrame, columns: Columns) -> None:
     """Raise a `HeadToHeadError` if a column that an option names is missing."""
     options = [(name, "--variant") for name in columns.variant]
@@ -295,7 +203,7 @@ def _metric_column(
         HeadToHeadError: If the table does not have the metric, or without a name not exactly one metric.
     """
     is_long = METRIC in table.columns and VALUE in table.columns
-    names = pd.Series(_texts(table[METRIC]), table.index) if is_long else pd.Series(dtype=object)
+    names = pd.Series(texts_of(table[METRIC]), table.index) if is_long else pd.Series(dtype=object)
     if metric is not None and metric in table.columns:
         if (names == metric).any():
             raise HeadToHeadError(
@@ -338,7 +246,7 @@ def _with_numbers(table: pd.DataFrame, others: Collection[str]) -> list[str]:
 def _variant_names(table: pd.DataFrame, columns: Sequence[str]) -> list[str]:
     """Return the name of the variant of each row; it is empty for a row without any."""
     names = []
-    for parts in zip(*(_texts(table[column]) for column in columns), strict=True):
+    for parts in zip(*(texts_of(table[column]) for column in columns), strict=True):
         names.append(" · ".join(parts) if any(parts) else "")
     return names
 
@@ -346,9 +254,9 @@ def _variant_names(table: pd.DataFrame, columns: Sequence[str]) -> list[str]:
 def _rows(scores: _MetricColumn, variants: Sequence[str], columns: Columns) -> Iterator[_Row]:
     """Yield the rows of a table; without a column of steps, the step is 0."""
     table = scores.table
-    steps = _texts(table[columns.step]) if columns.step else ["0"] * len(table)
-    seeds = _texts(table[columns.seed])
-    texts = _texts(table[scores.column])
+    steps = texts_of(table[columns.step]) if columns.step else ["0"] * len(table)
+    seeds = texts_of(table[columns.seed])
+    texts = texts_of(table[scores.column])
     for row in zip(table.index, variants, seeds, texts, steps, strict=True):
         index, *values = row
         yield _Row(index + 1, *values)

@@ -98,16 +98,16 @@ def _planned_stops(logs: list[_Log]) -> dict[str, int]:
 
 
 def _rows(log: _Log, planned_stop: int | None) -> Rows:
-    """Return the rows of a log; a run that is not finished has one row, with the reason as its state."""
+    """Return the rows of a log; a run that is not finished has one row, with the reason in its state."""
     name = log.file.name
     if not log.runs:
-        return [{"seed": log.seed, "step": "0", "state": f"no evaluation in {name}"}]
+        return [{"seed": log.seed, "step": "0", "state": f"incomplete: no evaluation in {name}"}]
     rows: Rows = []
     for number, run in enumerate(log.runs, 1):
         seed = f"{log.seed}#{number}" if len(log.runs) > 1 else log.seed
         evaluations = run.rows
         if run.is_cut and run.last != planned_stop:
-            state = f"{name} ends at step {run.last} of {run.steps}"
+            state = f"incomplete: {name} ends at step {run.last} of {run.steps}"
             evaluations = [run.rows[-1] | {"state": state}]
         rows += [{"seed": seed} | row for row in evaluations]
     return rows
@@ -133,7 +133,7 @@ def _logged_runs(text: str, file: Path) -> list[_LoggedRun]:
         if not any(name.startswith("val_") for name in row):
             # The scores of the steps before are not the final ones.
             run.rows = []
-            row["state"] = f"step {step} of {file.name} has no complete score"
+            row["state"] = f"incomplete: step {step} of {file.name} has no complete score"
         run.rows.append(row)
     return runs
 

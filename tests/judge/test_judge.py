@@ -453,6 +453,27 @@ def test_unusable_tables_are_refused(
     assert str(error.value).startswith(message)
 
 
+@pytest.mark.parametrize(
+    "text", ["80%", "80.5 %", "0,8", ",8", "8,000", "8.000,5", "8.000.000", "8'000", "8 000", "−0.8", "5‰"]
+)  # fmt: skip
+def test_numbers_with_marks_are_refused_unless_a_metric_is_chosen(text: str) -> None:
+    table = wide(base=BASE, new=BETTER)
+    marked = table.rename(columns={"accuracy": "seconds"}).assign(accuracy=text)
+    message = f"the column 'accuracy' has numbers with a percent sign, comma or other mark, such as '{text}'; write"
+    for named in (marked, marked.drop(columns="seconds")):
+        with pytest.raises(HeadToHeadError, match=re.escape(message)):
+            judge(named, baseline="base")
+    assert verdicts(judge(marked, baseline="base", metric="seconds")) == {"new": "worse"}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "-", "1.2.3", "2026-07-01", "12:30", "127.0.0.1", "5 % more", "3e", "1,2,3", "%"]
+)
+def test_other_texts_are_no_numbers_with_marks(text: str) -> None:
+    table = wide(base=BASE, new=BETTER).assign(note=text)
+    assert verdicts(judge(table, baseline="base")) == {"new": "better"}
+
+
 def test_a_study_between_two_looks_has_no_verdict() -> None:
     judged = judge(wide(base=BASE, better=BETTER), baseline="base", looks=Looks((5, 10)))
     assert (verdicts(judged), judged.more_seeds) == ({"better": "no verdict"}, 4)

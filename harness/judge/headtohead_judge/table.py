@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from headtohead_judge.cells import texts_of
+from headtohead_judge.cells import single_spaced, texts_of
 from headtohead_judge.copies import Run, equal_curves
 from headtohead_judge.errors import HeadToHeadError, similar_or_known
 from headtohead_judge.listing import listed, shortened
@@ -33,6 +33,11 @@ MAX_SIZE = 1e60
 """Smallest and largest size of a score other than 0, so that the fourth power of a difference is a float."""
 
 NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
+NUMBER_WITH_MARKS = re.compile(
+    r"[+−-]?(\d{1,3}([,.'’_ ]\d{3})+([,.]\d+)?|\d+([,.]\d*)?|[,.]\d+)([eE][+−-]?\d+)? ?[%‰]?", re.ASCII
+)  # fmt: skip
+"""Numbers that can have a percent sign, a decimal comma, thousands separators or a typographic minus sign."""
+
 WHOLE_NUMBER = re.compile(r"\A(-?)0*([1-9]\d*|0)(\.0*)?\Z", re.ASCII)
 
 
@@ -210,8 +215,11 @@ def _metric_column(
                 f"'{metric}' is a column and a value of the column '{METRIC}'; remove or rename one of them"
             )
         return _MetricColumn(metric, metric, table)
-    metrics = [*names.unique()] if is_long else _with_numbers(table, {*identifying, *STEPS})
+    others = {*identifying, *STEPS}
+    metrics = [*names.unique()] if is_long else [*_first_matches(table, NUMBER, others)]
     if metric is None:
+        if not is_long:
+            _refuse_marks(table, metrics, others)
         metric = _only_metric(metrics, table)
     elif metric not in metrics:
         raise HeadToHeadError(f"no metric '{metric}'{similar_or_known(metric, metrics)}")
@@ -232,15 +240,36 @@ def _only_metric(metrics: list[str], table: pd.DataFrame) -> str:
     return metrics[0]
 
 
-def _with_numbers(table: pd.DataFrame, others: Collection[str]) -> list[str]:
-    """Return the names of the columns that have a number, without the others."""
-    names = []
+def _first_matches(
+    table: pd.DataFrame, pattern: re.Pattern[str], others: Collection[str]
+) -> dict[str, str]:
+    """Return the first value that a pattern matches of each column that has one, without the other columns."""
+    matches = {}
     # Reading a column of an array is much faster than one of a frame.
     columns = table.to_numpy(dtype=object).T
     for name, values in zip(table.columns, columns, strict=True):
-        if name not in others and any(NUMBER.fullmatch(str(value)) for value in values):
-            names.append(name)
-    return names
+        if name in others:
+            continue
+        texts = (single_spaced(str(value)) for value in values)
+        first = next(filter(pattern.fullmatch, texts), None)
+        if first is not None:
+            matches[name] = first
+    return matches
+
+
+def _refuse_marks(table: pd.DataFrame, metrics: list[str], others: Collection[str]) -> None:
+    """Raise a `HeadToHeadError` if a column beside the metrics has numbers with marks, such as ``80 %`` or ``0,8``.
+
+    It can be the metric that is meant.
+    """
+    matches = _first_matches(table, NUMBER_WITH_MARKS, {*others, *metrics})
+    for name, text in matches.items():
+        remedy = "write plain numbers such as 0.31"
+        if metrics:
+            remedy += f", or choose a metric with --metric: {listed(metrics)}"
+        raise HeadToHeadError(
+            f"the column '{name}' has numbers with a percent sign, comma or other mark, such as '{text}'; {remedy}"
+        )
 
 
 def _variant_names(table: pd.DataFrame, columns: Sequence[str]) -> list[str]:

@@ -121,6 +121,17 @@ def test_the_direction_is_that_of_the_log(tmp_path: Path) -> None:
     assert (result.exit_code, "acc, lower is better" in result.output) == (1, True)
 
 
+def test_the_direction_of_a_log_is_that_of_its_metric_only(tmp_path: Path) -> None:
+    file = tmp_path / "log.jsonl"
+    file.write_text(pi_log(*pi_runs(), direction="higher").replace("build_ms", "step_ms"))
+    arguments = (str(file), "--baseline", "base", "--metric")
+    assert "acc, higher is better" in judged(*arguments, "acc").output
+    assert "step_ms, lower is better" in judged(*arguments, "step_ms").output
+    file.write_text(pi_log(*pi_runs(), direction="higher"))
+    refused = judged(*arguments, "build_ms")
+    assert "whether more of 'build_ms' is better cannot be concluded" in str(refused.exception)
+
+
 def test_a_quotation_mark_in_a_description_of_autoresearch_is_text(tmp_path: Path) -> None:
     lines = ["commit\tval_bpb\tmemory_gb\tstatus\tdescription"]
     for commit, score in (("a1b2c3d", 0.99), ("b2c3d4e", 0.98), ("a1b2c3d", 0.991)):

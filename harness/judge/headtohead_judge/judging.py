@@ -162,7 +162,7 @@ def judge(  # noqa: PLR0913 - keyword-only options of the Python API
         baseline: Name of the variant with which the others are compared; the error for None lists the variants.
         metric: The metric; not needed if the table has a single one.
         margin: The smallest difference that matters, for verdicts with a size and of equivalence.
-        higher_is_better: Direction of the metric; by default that of the file, else from its name.
+        higher_is_better: Direction of the metric; by default that of the file, else that of its name.
         is_paired: Pair scores by seed; False compares separate seeds by Welch's t-test.
         looks: Planned numbers of seeds, if the study is judged several times. With another number of seeds, no variant
             has a verdict.
@@ -185,7 +185,7 @@ def judge(  # noqa: PLR0913 - keyword-only options of the Python API
     baseline_scores = scores[baseline]
     num_seeds = len(baseline_scores)
     if higher_is_better is None:
-        higher_is_better = table.attrs.get(HIGHER_IS_BETTER)
+        higher_is_better = table.attrs.get(HIGHER_IS_BETTER, {}).get(runs.metric)
     if higher_is_better is None:
         higher_is_better = direction(runs.metric)
     require_enough_seeds(scores, min_seeds, is_paired, sd, runs.warnings)

@@ -25,7 +25,7 @@ HAS_STEPS = "has_steps"
 """Attribute of a table with a row per evaluation, whose column ``step`` is the step."""
 
 HIGHER_IS_BETTER = "higher_is_better"
-"""Attribute of a table whose file states the direction of its metric."""
+"""Attribute of a table whose file states the direction of metrics: whether higher is better, by the metric's name."""
 
 CRASHED = "crashed"
 """State of a run whose score does not count."""

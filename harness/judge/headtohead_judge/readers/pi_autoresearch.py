@@ -32,7 +32,7 @@ DIRECTIONS = {"lower": False, "higher": True}
 
 
 def convert(table: pd.DataFrame, path: Path) -> pd.DataFrame:
-    """Return the table of scores of the last segment; its attribute ``higher_is_better`` is the direction.
+    """Return the table of scores of the last segment, with the direction of its metric as an attribute.
 
     Raises:
         HeadToHeadError: If a line is neither a config, a hook nor a run, or a run has another status, or no
@@ -58,7 +58,7 @@ def convert(table: pd.DataFrame, path: Path) -> pd.DataFrame:
         raise HeadToHeadError(f"{path}: the last config is followed by no run")
     scores = pd.DataFrame(rows, dtype="object")
     scores["seed"] = (scores.groupby("variant").cumcount() + 1).astype(str)
-    scores.attrs[HIGHER_IS_BETTER] = DIRECTIONS[direction]
+    scores.attrs[HIGHER_IS_BETTER] = {metric: DIRECTIONS[direction]}
     return scores
 
 

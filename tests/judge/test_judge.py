@@ -53,8 +53,9 @@ def test_differences_and_intervals_are_those_of_loops_over_scipy() -> None:
 
 
 def test_a_small_difference_that_is_the_same_in_every_seed_is_not_printed_as_zero() -> None:
-    raised = [round(score + 0.0002, 4) for score in BASE]
-    judged = judge(wide(base=BASE, raised=raised), baseline="base")
+    base = [round(score + 0.0001, 4) for score in BASE]
+    raised = [round(score + 0.0003, 4) for score in BASE]
+    judged = judge(wide(base=base, raised=raised), baseline="base")
     assert verdicts(judged) == {"raised": "better"}
     (row,) = judged_rows(judged)
     assert row["difference"] == "+0.000200"
@@ -66,9 +67,9 @@ def test_a_difference_without_variance_has_the_decimals_of_the_scores_in_its_int
     for paired in (True, False):
         same = [0.8] * 6
         higher = [0.8 + step] * 6
-        judged = judge(
-            wide(base=same, higher=higher, equal=same), baseline="base", is_paired=paired
-        )
+        table = wide(base=same, higher=higher, equal=same)
+        table["accuracy"] = table["accuracy"].map("{:.2f}".format)
+        judged = judge(table, baseline="base", is_paired=paired)
         by_name = {variant.variant: variant.judgement for variant in judged.variants}
         errors = stats.triang(
             0.5, loc=-step, scale=2 * step
@@ -80,6 +81,19 @@ def test_a_difference_without_variance_has_the_decimals_of_the_scores_in_its_int
             assert (ends.low, ends.high) == pytest.approx((difference - half, difference + half))
         assert by_name["equal"].direction == "identical"
         assert not by_name["equal"].is_within_margin
+
+
+@pytest.mark.parametrize("is_paired", [True, False])
+def test_a_difference_has_the_decimals_of_its_side_with_fewer(is_paired: bool) -> None:
+    scores = {"base": "0.50", "equal": "0.50", "fine": "0.500000", "finer": "0.500000000000"}
+    rows = [(name, seed, score) for name, score in scores.items() for seed in range(6)]
+    table = pd.DataFrame(rows, columns=["variant", "seed", "accuracy"])
+    for baseline, step in (("base", 1e-2), ("fine", 1e-6)):
+        frame = judge(table, baseline=baseline, is_paired=is_paired).frame()
+        half = stats.triang(0.5, loc=-step, scale=2 * step).ppf(0.975)
+        ends = dict(zip(frame["variant"], frame["high"], strict=True))
+        assert ends["finer"] == pytest.approx(half)
+    assert ends["equal"] == pytest.approx(half * 1e4)
 
 
 def test_variants_that_are_not_judged_are_counted() -> None:

@@ -199,7 +199,7 @@ def judge(  # noqa: PLR0913 - keyword-only options of the Python API
         num_sharing = _sharing(differences, pooled)
     else:
         differences = unpaired_differences(scores)
-    differences = with_decimals(differences, runs.decimals)
+    differences = with_decimals(differences, runs.decimals, baseline)
 
     family = list(differences.values())
     if looks is not None and num_seeds not in looks.seeds:
@@ -383,16 +383,19 @@ def paired_differences(
     return differences, {side.variant: ratio for side, ratio in larger.items()}
 
 
-def with_decimals(differences: Mapping[str, Difference], decimals: int) -> dict[str, Difference]:
+def with_decimals(
+    differences: Mapping[str, Difference], decimals: Mapping[str, int], baseline: str
+) -> dict[str, Difference]:
     """Return the differences with the decimals of the scores as a source of variance, where nothing varies over seeds.
 
-    A difference that varies over seeds has the rounding errors in its variance already.
+    A difference has the decimals of the side with fewer. One that varies over seeds has the rounding errors in its
+    variance already.
     """
-    source = Decimals.of(decimals)
     completed = dict(differences)
     for variant, difference in differences.items():
         if difference.kind in ("constant", "identical"):
-            completed[variant] = difference.with_source(source)
+            fewer = min(decimals[variant], decimals[baseline])
+            completed[variant] = difference.with_source(Decimals.of(fewer))
     return completed
 
 

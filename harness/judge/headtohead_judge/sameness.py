@@ -203,7 +203,7 @@ def _differences(
         differences, _ = paired_differences(scores, runs.metric)
     else:
         differences = unpaired_differences(scores)
-    return baseline, scores, with_decimals(differences, runs.decimals)
+    return baseline, scores, with_decimals(differences, runs.decimals, baseline)
 
 
 def _scores_at(curves: Curves, step: float | None) -> dict[str, dict[str, float]]:

@@ -64,14 +64,14 @@ class Runs:
         metric: Name of the metric.
         curves: Scores of each run by step, the runs of a variant together.
         warnings: The warning about runs that are not finished, or nothing.
-        decimals: Largest number of decimals of a score, as it is written: four of ``0.8000``.
+        decimals: Largest number of decimals of a score of each variant, as it is written: four of ``0.8000``.
         unread: Number of variants that are neither the baseline nor a candidate.
     """
 
     metric: str
     curves: dict[Run, dict[float, float]]
     warnings: tuple[str, ...]
-    decimals: int
+    decimals: dict[str, int]
     unread: int
 
     @property
@@ -138,8 +138,7 @@ def read_runs(
     curves = _curves(rows, scores.metric, columns.step)
     _refuse_copies(curves)
     unread = {*variants} - {baseline, *candidates, ""} if candidates else set()
-    decimals = max((decimals_written(row.score) for row in rows), default=0)
-    return Runs(scores.metric, curves, tuple(warnings), decimals, len(unread))
+    return Runs(scores.metric, curves, tuple(warnings), _decimals(rows), len(unread))
 
 
 def unjudged_warnings(runs: Runs) -> list[str]:
@@ -289,6 +288,15 @@ def _rows(scores: _MetricColumn, variants: Sequence[str], columns: Columns) -> I
     for row in zip(table.index, variants, seeds, texts, steps, strict=True):
         index, *values = row
         yield _Row(index + 1, *values)
+
+
+def _decimals(rows: Sequence[_Row]) -> dict[str, int]:
+    """Return the largest number of decimals of a score of each variant."""
+    decimals: dict[str, int] = {}
+    for row in rows:
+        most = decimals.get(row.variant, 0)
+        decimals[row.variant] = max(most, decimals_written(row.score))
+    return decimals
 
 
 def _curves(

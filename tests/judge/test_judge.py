@@ -96,6 +96,18 @@ def test_a_difference_has_the_decimals_of_its_side_with_fewer(is_paired: bool) -
     assert ends["equal"] == pytest.approx(half * 1e4)
 
 
+def test_numbers_of_single_precision_have_seven_digits() -> None:
+    base = np.array([78.7, 80.2, 79.9, 81.2, 82.1, 79.0], dtype=np.float32)
+    raised = (base.astype(float) + 0.2).astype(np.float32)
+    table = wide(base=base.tolist(), raised=raised.tolist())
+    (row,) = judge(table, baseline="base").frame().to_dict("records")
+    assert row["adjusted_p"] == pytest.approx(2 * 0.5**6)
+    half = stats.triang(0.5, loc=-1e-5, scale=2e-5).ppf(0.975)
+    assert (row["high"] - row["low"]) / 2 == pytest.approx(half)
+    same = headtohead_judge.same(table, baseline="base", margin=0.3)
+    assert same.variants[0].judgement.interval.low == row["low"]
+
+
 def test_variants_that_are_not_judged_are_counted() -> None:
     table = wide(base=BASE, better=BETTER, other=BASE[::-1], third=BETTER[::-1])
     chosen = judge(table, baseline="base", candidates=["better"])

@@ -147,6 +147,22 @@ def test_the_variance_of_a_decision_is_moderated_towards_that_of_earlier_decisio
     assert ledger.decisions[1].p == pytest.approx(stats.t.sf(t, 14))
 
 
+@pytest.mark.parametrize("precision", [np.float32, np.float64])
+def test_the_same_difference_in_every_seed_is_tested_by_signs(
+    tmp_path: Path, precision: type[np.floating]
+) -> None:
+    main = np.array([78.7, 80.2, 79.9, 81.2, 82.1, 79.0])
+    rows = []
+    for variant, scores in {"main": main, "new": main + 0.2}.items():
+        for seed, score in enumerate(scores.astype(precision).tolist()):
+            rows.append((variant, seed, score))
+    scores_of_both = pd.DataFrame(rows, columns=["variant", "seed", "score"])
+    decided = decide(Ledger.read(tmp_path / "ledger.jsonl"), scores_of_both, "main")
+    (decision,) = decided.decisions
+    assert (decision.kept, decision.variance) == (False, 0)
+    assert decision.p == pytest.approx(0.5**6)
+
+
 def test_a_decision_has_the_numbers_of_its_p(ledger: Ledger) -> None:
     for decision in ledger.decisions:
         t = decision.difference / (decision.test_variance / SEEDS) ** 0.5

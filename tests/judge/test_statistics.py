@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headtohead_judge import paired_tests as s
+from headtohead_judge.unpaired import unpaired
 
 scores = st.floats(-100, 100, allow_nan=False).map(lambda value: round(value, 3))
 
@@ -147,6 +148,39 @@ def test_differences_without_variance_are_tested_by_signs(values, against, kind,
     assert (found.p, found.sign_flip_p) == pytest.approx((p, p), nan_ok=True)
     if kind == "constant":
         assert s.interval(found, 0.95) == s.Interval(mean, mean)
+
+
+SINGLE = np.float32
+DOUBLE = np.float64
+HIGH = np.array([78.7, 80.2, 79.9, 81.2, 82.1, 79.0])
+THIRDS = np.array([1, 2, 4, 5, 3, 2]) / 7
+
+
+@pytest.mark.parametrize("compare", [s.paired, unpaired])
+@pytest.mark.parametrize("precision", [SINGLE, DOUBLE])
+@pytest.mark.parametrize(
+    ("values", "against", "kind"),
+    [
+        (HIGH + 0.2, HIGH, "constant"),
+        (THIRDS + 1 / 7, THIRDS, "constant"),
+        (THIRDS * 3 / 3, THIRDS, "identical"),
+        (THIRDS + 0.001 * np.eye(6)[0], THIRDS, "varied"),
+    ],
+)
+def test_the_same_difference_is_recognised_in_single_precision(
+    compare, precision, values, against, kind
+):
+    found = compare(values.astype(precision), against.astype(precision))
+    exact = compare(values, against)
+    if compare is s.paired:
+        assert found.kind == kind
+    assert found.sign_flip_p == exact.sign_flip_p
+    assert found.p == pytest.approx(exact.p, rel=1e-3)
+
+
+def test_scores_of_both_precisions_are_not_of_single_precision():
+    differences = s.paired([0.5 + 1e-7, 0.25], [0.5, 0.25])
+    assert differences.kind == "varied"
 
 
 def test_effect_size_is_the_mean_over_the_sd_with_hedges_correction():

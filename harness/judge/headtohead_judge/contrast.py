@@ -21,7 +21,13 @@ from numpy.typing import NDArray
 
 from headtohead_judge.block_model import BlockModel, combined, contrast_variance, pooled
 from headtohead_judge.examples import Examples, source_of_examples
-from headtohead_judge.paired_tests import SELECTION, Difference, Source, paired_differences
+from headtohead_judge.paired_tests import (
+    SELECTION,
+    Difference,
+    Source,
+    paired_differences,
+    rounding_error,
+)
 
 Floats = NDArray[np.float64]
 
@@ -266,14 +272,12 @@ class ScoreTable:
         parts = [(squared_weights[number], self.pooled_blocks[number][0]) for number in blocks]
         return blocks, combined(parts)
 
-    def largest_score(self, contrast: Contrast) -> float:
-        """Return the size of the largest score of the sides of a contrast, in any seed."""
-        largest = 0.0
+    def rounding_error(self, contrast: Contrast) -> float:
+        """Return the `rounding_error` of the scores of the sides of a contrast, in any seed."""
+        scores: list[float] = []
         for side in contrast.sides:
-            for score in self.scores[side].values():
-                if abs(score) > largest:  # never for NaN
-                    largest = abs(score)
-        return largest
+            scores += self.scores[side].values()
+        return rounding_error(scores)
 
     def further_sources(self, contrast: Contrast, seeds: list[int]) -> list[Source]:
         """Return the sources of variance of a contrast beside the seeds: examples, and the choice of a value.
@@ -367,7 +371,7 @@ def _differences(
     unpooled = []
     members: dict[tuple[int, ...], dict[object, tuple[Difference, float]]] = {}
     for contrast, _, by_seed in family:
-        difference = paired_differences(by_seed, scale=table.largest_score(contrast))
+        difference = paired_differences(by_seed, rounding=table.rounding_error(contrast))
         blocks, model = table.block_model(contrast)
         unpooled.append((difference, blocks, model))
         members_of_blocks = members.setdefault(blocks, {})

@@ -18,6 +18,7 @@ import scipy
 from numpy.typing import NDArray
 
 from headtohead_judge.listing import first_of
+from headtohead_judge.numbers import SINGLE_DIGITS, are_single
 
 Floats = NDArray[np.float64]
 Scores = Mapping[str, float]
@@ -34,9 +35,6 @@ MAX_CHANCE_SAME = 0.001
 
 MAX_DIGITS = 12
 """Digits of a score that are compared; further digits are rounding errors."""
-
-SINGLE_DIGITS = 6
-"""Digits of scores that were computed in single precision."""
 
 MAX_EXAMPLES = 100_000
 """Largest number of test examples that a grid of fractions is tried for."""
@@ -98,9 +96,7 @@ def resolution(values: Iterable[float]) -> float:
         return 1.0
     power = math.floor(math.log10(largest))
     scaled = x / 10.0**power
-    with np.errstate(over="ignore"):
-        is_single = bool((x == x.astype(np.float32)).all())
-    most = SINGLE_DIGITS if is_single else MAX_DIGITS
+    most = SINGLE_DIGITS if are_single(x) else MAX_DIGITS
     for digits in range(most):
         shifted = scaled * 10.0**digits
         if (np.abs(shifted - np.rint(shifted)) < 1e-9 + 1e-14 * 10.0**digits).all():

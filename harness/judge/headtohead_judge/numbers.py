@@ -1,9 +1,33 @@
-"""Numbers as text: counts, decimals and p-values."""
+"""Numbers and the precision that they have, and numbers as text: counts, decimals and p-values."""
 
 from __future__ import annotations
 
 import math
 from decimal import Decimal
+
+import numpy as np
+from numpy.typing import NDArray
+
+SINGLE_DIGITS = 6
+"""Digits after the first one of numbers that were computed in single precision."""
+
+
+def are_single(values: NDArray[np.float64]) -> bool:
+    """Return whether all numbers are numbers of single precision (float32), as of scores that were computed in it."""
+    with np.errstate(over="ignore"):
+        return bool((values == values.astype(np.float32)).all())
+
+
+def decimals_of_single(values: NDArray[np.float64]) -> float:
+    """Return how many decimals numbers have if all were computed in single precision; infinite for others.
+
+    >>> decimals_of_single(np.array([78.69999694824219, 79.0])), decimals_of_single(np.array([78.7]))
+    (5, inf)
+    """
+    largest = np.abs(values).max(initial=0.0)
+    if not largest or not are_single(values):
+        return math.inf
+    return max(0, SINGLE_DIGITS - math.floor(math.log10(largest)))
 
 
 def decimals_of(value: float) -> int:

@@ -17,6 +17,8 @@ import numpy as np
 import scipy  # loads scipy.special, which takes 0.2 s, at its first use; scipy.stats takes 0.8 s
 from numpy.typing import ArrayLike, NDArray
 
+from headtohead_judge.numbers import are_single
+
 Floats = NDArray[np.float64]
 Kind = Literal["varied", "constant", "identical", "single", "none"]
 
@@ -33,7 +35,9 @@ MAX_SIGNS = 10_000_000
 SIGN_FLIP_SEEDS = 6
 """Smallest number of seeds at which a single sign-flip test can reach p = 0.05."""
 ROUNDING = 1e-12
-"""Differences with a spread below this fraction of the scores' size count as equal."""
+SINGLE_ROUNDING = 1e-6
+"""Differences with a spread below this fraction of the largest score count as equal; of scores that were computed in
+single precision, below the second one."""
 
 
 SEEDS = "training seeds"
@@ -216,6 +220,17 @@ def _moments(values: Sequence[float]) -> tuple[float, float]:
     return mean, math.sqrt(squares / (len(values) - 1))
 
 
+def rounding_error(scores: ArrayLike) -> float:
+    """Return the size up to which differences of finite scores are rounding errors of the numbers, not of a text.
+
+    NaN and infinite scores are ignored.
+    """
+    x = np.asarray(scores, dtype=np.float64)
+    x = x[np.isfinite(x)]
+    fraction = SINGLE_ROUNDING if are_single(x) else ROUNDING
+    return fraction * float(np.abs(x).max(initial=0.0))
+
+
 def paired(values: ArrayLike, against: ArrayLike) -> Difference:
     """Compare two sides with the same seeds in the same order, ``values`` minus ``against``.
 
@@ -230,17 +245,16 @@ def paired(values: ArrayLike, against: ArrayLike) -> Difference:
     right = np.asarray(against, dtype=np.float64)
     if left.shape != right.shape or left.ndim != 1:
         raise ValueError(f"paired scores need equal length, got {left.shape} and {right.shape}")
-    scale = float(max(np.abs(left).max(initial=0.0), np.abs(right).max(initial=0.0)))
-    return paired_differences(left - right, scale=scale)
+    return paired_differences(left - right, rounding=rounding_error([left, right]))
 
 
-def paired_differences(differences: ArrayLike, *, scale: float | None = None) -> Difference:
+def paired_differences(differences: ArrayLike, *, rounding: float | None = None) -> Difference:
     """Test paired differences against zero.
 
     Args:
         differences: ``[seed]``, finite.
-        scale: Largest absolute score, for recognising rounding errors; by default the largest
-            absolute difference.
+        rounding: The `rounding_error` of the scores; by default `ROUNDING` of the largest absolute
+            difference.
 
     Raises:
         ValueError: If a difference is not finite.
@@ -249,15 +263,15 @@ def paired_differences(differences: ArrayLike, *, scale: float | None = None) ->
     if not all(map(math.isfinite, d)):
         raise ValueError(f"differences must be finite, got {d}")
     n = len(d)
-    if scale is None:
-        scale = max(map(abs, d), default=0.0)
-    kind = _kind(d, scale)
+    if rounding is None:
+        rounding = ROUNDING * max(map(abs, d), default=0.0)
+    kind = _kind(d, rounding)
     if n == 0:
         return _untested(kind, 0, math.nan)
     if kind == "identical":
         d = [0.0] * n
     mean = math.fsum(d) / n
-    if abs(mean) <= ROUNDING * scale:
+    if abs(mean) <= rounding:
         mean = 0.0
     if n == 1:
         return _untested(kind, 1, mean)
@@ -265,7 +279,7 @@ def paired_differences(differences: ArrayLike, *, scale: float | None = None) ->
     if kind != "varied":
         sd = 0.0
     error = sd / math.sqrt(n)
-    flips = sign_flip_p(d)
+    flips = sign_flip_p(d, rounding=rounding)
     p = t_test_p(mean, error, n - 1) if kind == "varied" else flips
     return Difference(
         kind=kind,
@@ -283,17 +297,18 @@ def _untested(kind: Kind, n: int, mean: float) -> Difference:
     return Difference(kind, n, mean, (), math.nan, math.nan)
 
 
-def sign_flip_p(differences: ArrayLike) -> float:
+def sign_flip_p(differences: ArrayLike, *, rounding: float = 0.0) -> float:
     """Return the two-sided p of the sum of finite differences ``[seed]`` under random signs; NaN without a seed.
 
     Exact, over all ``2^n`` sign patterns, up to ``MAX_ENUMERATED_SEEDS`` seeds. With more seeds, at most ``DRAWS``
-    random patterns from a fixed seed and the observed pattern are counted.
+    random patterns from a fixed seed and the observed pattern are counted. Sums whose distance is within ``rounding``
+    per seed count as equal.
     """
     d = np.asarray(differences, dtype=np.float64)
     if len(d) == 0:
         return math.nan
     observed = abs(float(d.sum()))
-    threshold = observed - ROUNDING * float(np.abs(d).sum())
+    threshold = observed - max(ROUNDING * float(np.abs(d).sum()), rounding * len(d))
     if threshold <= 0:
         return 1.0
     if len(d) <= MAX_LISTED_SEEDS:
@@ -407,14 +422,14 @@ def t_test_p(mean: float, error: float, degrees: float) -> float:
     return 2 * float(scipy.special.stdtr(degrees, -abs(mean) / error))
 
 
-def _kind(d: Sequence[float], scale: float) -> Kind:
+def _kind(d: Sequence[float], rounding: float) -> Kind:
     if len(d) == 0:
         return "none"
     if len(d) == 1:
         return "single"
-    if max(map(abs, d)) <= ROUNDING * scale:
+    if max(map(abs, d)) <= rounding:
         return "identical"
-    if max(d) - min(d) <= ROUNDING * scale:
+    if max(d) - min(d) <= rounding:
         return "constant"
     return "varied"
 

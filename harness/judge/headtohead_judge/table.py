@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from headtohead_judge.cells import single_spaced, texts_of
 from headtohead_judge.copies import Run, equal_curves
 from headtohead_judge.errors import HeadToHeadError, similar_or_known
 from headtohead_judge.listing import listed, shortened
-from headtohead_judge.numbers import counted, decimals_written
+from headtohead_judge.numbers import counted, decimals_of_single, decimals_written
 from headtohead_judge.run_states import finished_rows
 
 STEPS = ("step", "_step", "global_step", "epoch")
@@ -291,11 +292,15 @@ def _rows(scores: _MetricColumn, variants: Sequence[str], columns: Columns) -> I
 
 
 def _decimals(rows: Sequence[_Row]) -> dict[str, int]:
-    """Return the largest number of decimals of a score of each variant."""
-    decimals: dict[str, int] = {}
+    """Return the largest number of decimals of a score of each variant, of float32 at most those that it has."""
+    texts: dict[str, list[str]] = {}
     for row in rows:
-        most = decimals.get(row.variant, 0)
-        decimals[row.variant] = max(most, decimals_written(row.score))
+        texts.setdefault(row.variant, []).append(row.score)
+    decimals = {}
+    for variant, scores in texts.items():
+        written = max(decimals_written(score) for score in scores)
+        computed = decimals_of_single(np.array(scores, dtype=np.float64))
+        decimals[variant] = int(min(written, computed))
     return decimals
 
 

@@ -11,11 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 from headtohead_judge.paired_tests import (
     DRAWS,
     MAX_SIGNS,
-    ROUNDING,
     SEEDS,
     Difference,
     Kind,
     Source,
+    rounding_error,
 )
 
 MAX_ENUMERATED_PERMUTATIONS = 200_000
@@ -29,14 +29,14 @@ def unpaired(values: ArrayLike, against: ArrayLike) -> Difference:
     n = min(len(left), len(right))
     if n == 0:
         return _untested("none", 0, math.nan)
-    scale = float(max(np.abs(left).max(), np.abs(right).max()))
+    rounding = rounding_error(np.concatenate([left, right]))
     mean = float(left.mean() - right.mean())
-    if abs(mean) <= ROUNDING * scale:
+    if abs(mean) <= rounding:
         mean = 0.0
     if n == 1:
         return _untested("single", 1, mean)
-    left_variance = _variance(left, scale)
-    right_variance = _variance(right, scale)
+    left_variance = _variance(left, rounding)
+    right_variance = _variance(right, rounding)
     left_part = left_variance / len(left)
     right_part = right_variance / len(right)
     p = permutation_p(left, right)
@@ -62,9 +62,9 @@ def _untested(kind: Kind, n: int, mean: float) -> Difference:
     return Difference(kind, n, mean, (), math.nan, math.nan)
 
 
-def _variance(scores: NDArray[np.float64], scale: float) -> float:
-    """Return the sample variance; 0 if the scores differ by rounding errors of scores of size ``scale`` only."""
-    if np.ptp(scores) <= ROUNDING * scale:
+def _variance(scores: NDArray[np.float64], rounding: float) -> float:
+    """Return the sample variance; 0 if the scores differ by rounding errors only."""
+    if np.ptp(scores) <= rounding:
         return 0.0
     return float(scores.var(ddof=1))
 
@@ -78,8 +78,7 @@ def permutation_p(left: NDArray[np.float64], right: NDArray[np.float64]) -> floa
     scores = np.concatenate([left, right])
     size = len(left)
     expected = float(scores.sum()) * size / len(scores)
-    rounding = ROUNDING * float(np.abs(scores).sum())
-    observed = abs(float(left.sum()) - expected) - rounding
+    observed = abs(float(left.sum()) - expected) - rounding_error(scores) * len(scores)
     if math.comb(len(scores), size) <= MAX_ENUMERATED_PERMUTATIONS:
         sums = np.array([sum(chosen) for chosen in combinations(scores.tolist(), size)])
         return float((np.abs(sums - expected) >= observed).mean())

@@ -136,7 +136,7 @@ def test_json_columns_named_as_times_are_numbers(tmp_path: Path, judge_here: Com
         {
             "variant": name,
             "seed": seed,
-            "step_time": 1.7e9 + 0.1 * seed + (name == "new") * 0.01 * seed,
+            "step_time": 1.7e9 + 0.11 * seed + (name == "new") * 0.01 * seed,
         }
         for name in ("base", "new")
         for seed in range(1, 7)

@@ -13,9 +13,11 @@ import headtohead_judge
 from headtohead_judge.contrast import Contrast, ScoreTable, Side, estimate_family
 from headtohead_judge.direction import direction
 from headtohead_judge.errors import HeadToHeadError
-from headtohead_judge.judging import Judged, judge
+from headtohead_judge.judging import Judged, judge, with_decimals
 from headtohead_judge.looks import Looks
+from headtohead_judge.paired_tests import interval, paired
 from headtohead_judge.text import judged_rows
+from headtohead_judge.unpaired import unpaired
 
 BASE = [0.80, 0.82, 0.81, 0.79, 0.83, 0.80]
 BETTER = [0.84, 0.85, 0.86, 0.83, 0.86, 0.85]
@@ -64,12 +66,12 @@ def test_a_small_difference_that_is_the_same_in_every_seed_is_not_printed_as_zer
 
 def test_a_difference_without_variance_has_the_decimals_of_the_scores_in_its_interval() -> None:
     step = 0.01
-    for paired in (True, False):
+    for is_paired in (True, False):
         same = [0.8] * 6
         higher = [0.8 + step] * 6
         table = wide(base=same, higher=higher, equal=same)
         table["accuracy"] = table["accuracy"].map("{:.2f}".format)
-        judged = judge(table, baseline="base", is_paired=paired)
+        judged = judge(table, baseline="base", is_paired=is_paired)
         by_name = {variant.variant: variant.judgement for variant in judged.variants}
         errors = stats.triang(
             0.5, loc=-step, scale=2 * step
@@ -94,6 +96,52 @@ def test_a_difference_has_the_decimals_of_its_side_with_fewer(is_paired: bool) -
         ends = dict(zip(frame["variant"], frame["high"], strict=True))
         assert ends["finer"] == pytest.approx(half)
     assert ends["equal"] == pytest.approx(half * 1e4)
+
+
+@pytest.mark.parametrize(("is_paired", "seeds"), [(True, 6), (True, 20), (False, 6)])
+@pytest.mark.parametrize(
+    ("base_sd", "new_sd"),
+    [(0, 0), (0.05, 0.05), (0.1, 0.1), (0.2, 0.2), (0.5, 0.5), (1, 1), (0, 1), (0.05, 0.3)],
+)
+def test_intervals_of_rounded_scores_contain_the_difference(
+    base_sd: float, new_sd: float, is_paired: bool, seeds: int
+) -> None:
+    """The standard deviations are in steps of the last decimal."""
+    generator = np.random.default_rng(0)
+    studies = 250
+    covered = 0
+    for _ in range(studies):
+        means = generator.uniform(size=2)
+        base, new = means[:, None] + [[base_sd], [new_sd]] * generator.normal(size=(2, seeds))
+        scores = {
+            "base": dict(enumerate(np.rint(base).tolist())),
+            "new": dict(enumerate(np.rint(new).tolist())),
+        }
+        compare = paired if is_paired else unpaired
+        difference = compare([*scores["new"].values()], [*scores["base"].values()])
+        decimals = {"base": 0, "new": 0}
+        (complete,) = with_decimals({"new": difference}, scores, decimals).values()
+        ends = interval(complete, 0.95)
+        covered += ends.low <= means[1] - means[0] <= ends.high
+    assert covered / studies >= 0.92
+
+
+def test_ordinary_decimals_do_not_widen_an_interval() -> None:
+    generator = np.random.default_rng(1)
+    fine = wide(base=generator.normal(size=20).tolist(), new=generator.normal(size=20).tolist())
+    coarse = fine.assign(accuracy=fine["accuracy"].round(0))
+    coarser = fine.assign(accuracy=(fine["accuracy"] / 10).round(0))
+    widths = []
+    for table in (fine, coarse):
+        judged = judge(table.astype(str).replace(r"\.0$", "", regex=True), baseline="base")
+        (row,) = judged.frame().to_dict("records")
+        widths.append(row["high"] - row["low"])
+        assert judged.warnings == ()
+    assert widths[1] == pytest.approx(widths[0], rel=0.15)
+    table = coarser.assign(accuracy=coarser["accuracy"].map("{:.0f}".format))
+    table.loc[0, "accuracy"] = "1"
+    (warning,) = judge(table, baseline="base").warnings
+    assert warning.startswith("the scores have so few decimals that their rounding makes")
 
 
 def test_numbers_of_single_precision_have_seven_digits() -> None:
@@ -128,8 +176,8 @@ def test_the_variants_are_a_family_with_a_common_variance() -> None:
     for name in ("better", "other"):
         family.append(Contrast(name, "variant", ({sides[name]: 1.0, sides["base"]: -1.0},)))
     expected = estimate_family(family, ScoreTable(scores, (tuple(scores),)))
-    assert [found.difference for found in judged.variants] == [
-        estimate.difference for estimate in expected
+    assert [found.difference.sources[0] for found in judged.variants] == [
+        estimate.difference.sources[0] for estimate in expected
     ]
     assert [found.variant for found in judged.variants] == ["better", "other"]
     assert verdicts(judged) == {"better": "better", "other": "no difference shown"}
@@ -247,7 +295,8 @@ def test_long_wide_and_histories_give_the_same_judgement() -> None:
     history = pd.concat([table.assign(step=10), early])
     expected = judge(table, baseline="base")
     assert judge(pd.concat([noise, long]), baseline="base", metric="accuracy") == expected
-    assert judge(history, baseline="base", step_column="step") == expected
+    of_history = judge(history, baseline="base", step_column="step")
+    pd.testing.assert_frame_equal(of_history.frame(), expected.frame())
     with pytest.raises(HeadToHeadError, match="has seed 1 twice"):
         judge(history, baseline="base", metric="accuracy")
     ended = history[(history["step"] == 1) | (history["seed"] != 3)]

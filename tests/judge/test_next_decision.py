@@ -114,7 +114,7 @@ def test_the_decision_explains_its_p_and_a_better_that_is_not_kept(tmp_path: Pat
     noise = np.array([0.01, -0.01, 0.02, -0.02, 0.03, -0.03])
 
     def decide(candidate: str, first: int, effect: float) -> list[str]:
-        rows = [f"main,{first + seed},2.3" for seed in range(6)]
+        rows = [f"main,{first + seed},2.300000" for seed in range(6)]
         rows += [f"{candidate},{first + seed},{2.3 - effect + x}" for seed, x in enumerate(noise)]
         file = tmp_path / "scores.csv"
         file.write_text("\n".join(["variant,seed,loss", *rows]) + "\n")

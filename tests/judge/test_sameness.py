@@ -192,3 +192,15 @@ def test_equal_differences_of_few_seeds_need_more_seeds(tmp_path: Path) -> None:
     assert done.exit_code == 3
     assert "train more seeds" in done.output
     assert "decimals" not in done.stdout
+
+
+def test_rounded_scores_that_hardly_vary_need_more_decimals(tmp_path: Path) -> None:
+    rounded = {"old": ["0.80"] * 18 + ["0.81"] * 2, "new": ["0.80"] * 16 + ["0.81"] * 4}
+    rows = [
+        (name, seed, text) for name, texts in rounded.items() for seed, text in enumerate(texts)
+    ]
+    table = pd.DataFrame(rows, columns=["variant", "seed", "accuracy"])
+    done = call(tmp_path, table, "--margin", "0.007")
+    assert done.exit_code == 3
+    assert "too few decimals" in done.output
+    assert call(tmp_path, table, "--margin", "0.02").exit_code == 0

@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 import math
 
@@ -91,6 +92,20 @@ SEVERAL = (
 
 def several(mean: float) -> s.Difference:
     return s.Difference("varied", 6, mean, SEVERAL, math.nan, 0.03125)
+
+
+WITH_DECIMALS = tuple(
+    s.Difference("varied", 6, 0.0, (s.Source(s.SEEDS, 0.04, 5), s.Decimals.of(bias)), 0.1, 0.03)
+    for bias in (1e-9, 0.05, 0.1, 1.0)
+)
+
+
+@pytest.mark.parametrize("difference", WITH_DECIMALS)
+@pytest.mark.parametrize("mean", [0.0, 0.3, -0.5, 1.5, 80.0])
+def test_p_is_the_level_at_which_an_interval_with_decimals_ends_at_zero(difference, mean):
+    found = dataclasses.replace(difference, mean=mean)
+    ends = s.interval(found, 1 - found.p)
+    assert min(abs(ends.low), abs(ends.high)) == pytest.approx(0, abs=1e-4 * abs(mean))
 
 
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.9999])

@@ -25,12 +25,15 @@ from headtohead_judge.errors import (
 from headtohead_judge.listing import listed
 from headtohead_judge.looks import Looks
 from headtohead_judge.paired_tests import (
+    CONFIDENCE,
     SIGN_FLIP_SEEDS,
     Decimals,
     Difference,
     Interval,
     Summary,
     few_seeds,
+    interval,
+    rounding_bias,
     summarise,
 )
 from headtohead_judge.power import seeds_needed
@@ -41,6 +44,9 @@ from headtohead_judge.verdicts import BETTER, UNTESTED, Judgement
 
 MAX_VARIANTS = 40
 """Maximum number of variants that an error lists."""
+
+WIDER = 1.05
+"""Smallest ratio of the widths of an interval with and without the decimals of the scores that a warning is about."""
 
 Scores = Mapping[str, Mapping[str, float]]
 """Scores by variant and seed."""
@@ -185,9 +191,7 @@ def judge(  # noqa: PLR0913 - keyword-only options of the Python API
     baseline_scores = scores[baseline]
     num_seeds = len(baseline_scores)
     if higher_is_better is None:
-        higher_is_better = table.attrs.get(HIGHER_IS_BETTER, {}).get(runs.metric)
-    if higher_is_better is None:
-        higher_is_better = direction(runs.metric)
+        higher_is_better = _direction(table, runs.metric)
     require_enough_seeds(scores, min_seeds, is_paired, sd, runs.warnings)
     require_equal_seeds(scores, is_paired, looks, runs.warnings)
 
@@ -199,15 +203,15 @@ def judge(  # noqa: PLR0913 - keyword-only options of the Python API
         num_sharing = _sharing(differences, pooled)
     else:
         differences = unpaired_differences(scores)
-    differences = with_decimals(differences, runs.decimals, baseline)
+    differences = with_decimals(differences, scores, runs.decimals)
 
     family = list(differences.values())
-    if looks is not None and num_seeds not in looks.seeds:
+    is_between_looks = looks is not None and num_seeds not in looks.seeds
+    judgements = verdicts.judge(
+        family, margin=margin, higher_is_better=higher_is_better, looks=looks
+    )
+    if is_between_looks:
         judgements = [UNTESTED] * len(family)  # the level holds for the planned numbers of seeds
-    else:
-        judgements = verdicts.judge(
-            family, margin=margin, higher_is_better=higher_is_better, looks=looks
-        )
     variants = []
     for (name, difference), judgement in zip(differences.items(), judgements, strict=True):
         variant_scores = scores[name]
@@ -235,10 +239,12 @@ def judge(  # noqa: PLR0913 - keyword-only options of the Python API
         *end_warnings(runs.curves),
         *unit_warnings(scores),
         *unjudged_warnings(runs),
+        *_decimals_warnings(differences),
     ]
     if is_paired:
         warnings += _pairing_warnings(differences, larger_deviations, num_seeds)
-        warnings += _disagreement_warnings(list(differences), family, judgements, looks)
+    if is_paired and not is_between_looks:
+        warnings += _disagreement_warnings(differences, looks)
 
     next_look = looks.next(num_seeds) if looks is not None else None
     return Judged(
@@ -256,6 +262,18 @@ def judge(  # noqa: PLR0913 - keyword-only options of the Python API
         more_seeds=next_look - num_seeds if next_look is not None else None,
         warnings=tuple(warnings),
     )
+
+
+def _direction(table: pd.DataFrame, metric: str) -> bool:
+    """Return whether larger values of a metric are better, as the file of a table states, else from its name.
+
+    Raises:
+        HeadToHeadError: If neither determines it.
+    """
+    stated = table.attrs.get(HIGHER_IS_BETTER, {})
+    if metric in stated:
+        return bool(stated[metric])
+    return direction(metric)
 
 
 def baseline_first(
@@ -384,18 +402,30 @@ def paired_differences(
 
 
 def with_decimals(
-    differences: Mapping[str, Difference], decimals: Mapping[str, int], baseline: str
+    differences: Mapping[str, Difference], scores: Scores, decimals: Mapping[str, int]
 ) -> dict[str, Difference]:
-    """Return the differences with the decimals of the scores as a source of variance, where nothing varies over seeds.
+    """Return the differences with the decimals of the scores as a source of variance.
 
-    A difference has the decimals of the side with fewer. One that varies over seeds has the rounding errors in its
-    variance already.
+    Its size is the largest `rounding_bias` of the two sides and of the difference of a seed, which has the decimals of
+    the side with fewer: if it does not vary over seeds, no variance between seeds can show the rounding.
+
+    Args:
+        differences: The differences from the baseline.
+        scores: The scores, those of the baseline first.
+        decimals: The decimals of the scores of each variant.
     """
-    completed = dict(differences)
+    biases = {}
+    for variant, by_seed in scores.items():
+        variance = float(np.var([*by_seed.values()], ddof=1))
+        biases[variant] = rounding_bias(variance, decimals[variant])
+    baseline = next(iter(scores))
+    completed = {}
     for variant, difference in differences.items():
-        if difference.kind in ("constant", "identical"):
-            fewer = min(decimals[variant], decimals[baseline])
-            completed[variant] = difference.with_source(Decimals.of(fewer))
+        variance = difference.n * difference.sources[0].variance
+        fewer = min(decimals[variant], decimals[baseline])
+        bias = rounding_bias(variance, fewer)
+        largest = max(bias, biases[variant], biases[baseline])
+        completed[variant] = difference.with_source(Decimals.of(largest))
     return completed
 
 
@@ -455,16 +485,40 @@ def _pairing_warnings(
     return warnings
 
 
-def _disagreement_warnings(
-    names: Sequence[str],
-    family: Sequence[Difference],
-    judgements: Sequence[Judgement],
-    looks: Looks | None,
-) -> list[str]:
-    """Return a warning that names the variants whose verdict the paired t-test does not share."""
+def _decimals_warnings(differences: Mapping[str, Difference]) -> list[str]:
+    """Return a warning that names the variants with an interval that the decimals of the scores make wider.
+
+    Differences that do not vary over seeds have no interval without them.
+    """
+    named = []
+    for name, difference in differences.items():
+        narrower = _width(difference.without_decimals())
+        if difference.kind == "varied" and _width(difference) > WIDER * narrower:
+            named.append(f"'{name}'")
+    if not named:
+        return []
+    return [
+        f"the scores have so few decimals that their rounding makes the interval of {listed(named)} wider; write more, "
+        "such as 0.8000 instead of 0.8"
+    ]
+
+
+def _width(difference: Difference) -> float:
+    """Return the width of the interval of a single difference."""
+    ends = interval(difference, CONFIDENCE)
+    return ends.high - ends.low
+
+
+def _disagreement_warnings(differences: Mapping[str, Difference], looks: Looks | None) -> list[str]:
+    """Return a warning that names the variants whose verdict the paired t-test does not share.
+
+    Neither has the decimals of the scores as a source of variance.
+    """
+    family = [difference.without_decimals() for difference in differences.values()]
+    judgements = verdicts.judge(family, looks=looks)
     disagreements = verdicts.unlike_paired_tests(family, judgements, looks=looks)
     named = []
-    for name, disagrees in zip(names, disagreements, strict=True):
+    for name, disagrees in zip(differences, disagreements, strict=True):
         if disagrees:
             named.append(f"'{name}'")
     if not named:

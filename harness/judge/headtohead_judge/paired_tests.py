@@ -104,29 +104,46 @@ class Source:
 
 @dataclass(frozen=True)
 class Decimals(Source):
-    """The rounding of two scores to some decimals: the error of their difference has a triangular distribution.
+    """The rounding of the scores of two sides: the error of the difference has a triangular distribution.
 
-    It is at most a step of the last decimal, and further seeds with the same rounded difference do not make it smaller.
+    It is at most `rounding_bias` of each side, and further seeds do not make it smaller.
     """
 
     @classmethod
-    def of(cls, decimals: int) -> Decimals:
-        """Return the source of scores with a number of decimals."""
-        step = 10.0**-decimals
-        return cls(DECIMALS, step**2 / 6, math.inf)
+    def of(cls, bias: float) -> Decimals:
+        """Return the source of sides whose `rounding_bias` is at most ``bias``."""
+        return cls(DECIMALS, (2 * bias) ** 2 / 6, math.inf)
 
     @property
-    def step(self) -> float:
-        """The largest error: 1 in the last decimal."""
+    def largest(self) -> float:
+        """The largest error."""
         return math.sqrt(6 * self.variance)
 
     def half_width(self, p: float) -> float:
         """Return the half width of the interval with the confidence 1 - ``p``."""
-        return self.step * (1 - math.sqrt(p))
+        return self.largest * (1 - math.sqrt(p))
 
     def p_of_zero(self, mean: float) -> float:
         """Return the probability of an error of at least the size of a mean."""
-        return max(0.0, 1 - abs(mean) / self.step) ** 2
+        return max(0.0, 1 - abs(mean) / self.largest) ** 2
+
+
+def rounding_bias(variance: float, decimals: int) -> float:
+    """Return a bound on the error that the rounding to some decimals leaves in the mean of many values.
+
+    With the step h of the last decimal and the standard deviation s before rounding, it is h/2 exp(-2 pi² s²/h²): half
+    a step without variation, and less than a hundredth of a step from s = h/2 on, as values are rounded up and down
+    then. The error of normal values is the Fourier series of the sawtooth with its k-th term times exp(-2 pi² k²
+    s²/h²), and the first amplitude is h/pi (B. Widrow and I. Kollár, Quantization Noise, 2008). s² is estimated as the
+    variance of the rounded values minus that of the rounding errors, h²/12.
+
+    Args:
+        variance: Sample variance of the rounded values.
+        decimals: The number of decimals that they are rounded to.
+    """
+    step = 10.0**-decimals
+    squared_steps = max(0.0, variance / step**2 - 1 / 12)
+    return step / 2 * math.exp(-2 * math.pi**2 * squared_steps)
 
 
 @dataclass(frozen=True)
@@ -183,6 +200,11 @@ class Difference:
         if not self.sources:
             return self
         return replace(self, sources=(*self.sources, source))
+
+    def without_decimals(self) -> Difference:
+        """Return the difference without the source `DECIMALS`."""
+        sources = [source for source in self.sources if source.name != DECIMALS]
+        return replace(self, sources=tuple(sources))
 
     def with_seed_variance(self, variance: float, degrees: float) -> Difference:
         """Return the difference with another variance of its mean over seeds."""
@@ -398,9 +420,10 @@ def _p_of_zero(mean: float, sources: Sequence[Source]) -> float:
         return 0.0 if mean else 1.0
     if len(varied) == 1:
         return varied[0].p_of_zero(mean)
+    # Each source alone has a smaller half width than all of them. Where each has its share of the mean, they have it.
+    low = max(source.p_of_zero(mean) for source in varied)
     error = math.sqrt(sum(source.variance for source in varied))
-    bounds = [t_test_p(mean, error, source.degrees) for source in varied]
-    low, high = min(bounds), max(bounds)
+    high = max(source.p_of_zero(mean * math.sqrt(source.variance) / error) for source in varied)
     low = max(low, SMALLEST_P)
     while high > low * (1 + 1e-12):
         middle = math.sqrt(low) * math.sqrt(high)

@@ -33,8 +33,7 @@ NEAR_MARGIN_LINE = (
     "in 80 % of cases"
 )
 DECIMALS_LINE = (
-    "a difference does not vary over seeds, and the scores have too few decimals for this margin; write more, such as "
-    "0.8000 instead of 0.8"
+    "the scores have too few decimals for this margin; write more, such as 0.8000 instead of 0.8"
 )
 EQUAL_DIFFERENCES_LINE = (
     "a difference that does not vary over seeds has no interval with so few seeds; train more seeds"
@@ -157,8 +156,10 @@ def _print(sameness: Sameness, *, is_markdown: bool) -> None:
 def _seeds_line(sameness: Sameness) -> str:
     """Return the line on what equal runs need: decimals, or a number of seeds, which the table can have already."""
     for comparison in sameness.variants:
-        if comparison.difference.kind != "varied" and not comparison.is_same:
-            return DECIMALS_LINE if comparison.judgement.interval else EQUAL_DIFFERENCES_LINE
+        if comparison.judgement.interval is None:
+            return EQUAL_DIFFERENCES_LINE
+        if sameness.has_too_few_decimals(comparison):
+            return DECIMALS_LINE
     needed = sameness.seeds_needed
     if needed is None:
         return MANY_SEEDS_LINE

@@ -23,7 +23,13 @@ from headtohead_judge.judging import (
     with_decimals,
 )
 from headtohead_judge.listing import listed
-from headtohead_judge.paired_tests import SIGN_FLIP_SEEDS, Difference, few_seeds, level_of_each
+from headtohead_judge.paired_tests import (
+    SIGN_FLIP_SEEDS,
+    Difference,
+    few_seeds,
+    interval,
+    level_of_each,
+)
 from headtohead_judge.power import seeds_for_equivalence
 from headtohead_judge.table import Columns, Runs, end_warnings, read_runs, unjudged_warnings
 from headtohead_judge.verdicts import BY_MORE, Judgement, is_tested
@@ -98,16 +104,27 @@ class Sameness:
 
         None above 1,000 seeds, and if no difference varies over seeds.
         """
-        tests = sum(is_tested(comparison.difference) for comparison in self.variants)
-        level = level_of_each(tests)
         numbers = []
         for comparison in self.variants:
             if comparison.difference.kind == "varied":
                 deviation = comparison.difference.error * math.sqrt(comparison.difference.n)
-                numbers.append(seeds_for_equivalence(self.margin / deviation, level=level))
+                numbers.append(seeds_for_equivalence(self.margin / deviation, level=self.level))
         if not numbers or None in numbers:
             return None
         return max(number for number in numbers if number is not None)
+
+    @property
+    def level(self) -> float:
+        """1 minus the confidence of each interval."""
+        tests = sum(is_tested(comparison.difference) for comparison in self.variants)
+        return level_of_each(tests)
+
+    def has_too_few_decimals(self, comparison: Comparison) -> bool:
+        """Return whether a comparison is undecided with the decimals of its scores, but not without this source."""
+        if comparison.is_same or comparison.is_different:
+            return False
+        ends = interval(comparison.difference.without_decimals(), 1 - self.level)
+        return not any(ends.low <= end <= ends.high for end in (-self.margin, self.margin))
 
 
 def same(  # noqa: PLR0913 - keyword-only options of the Python API
@@ -203,7 +220,7 @@ def _differences(
         differences, _ = paired_differences(scores, runs.metric)
     else:
         differences = unpaired_differences(scores)
-    return baseline, scores, with_decimals(differences, runs.decimals, baseline)
+    return baseline, scores, with_decimals(differences, scores, runs.decimals)
 
 
 def _scores_at(curves: Curves, step: float | None) -> dict[str, dict[str, float]]:

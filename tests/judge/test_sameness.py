@@ -1,6 +1,7 @@
 """``judge --same``: equivalence of two sets of runs, or of their curves at stated steps."""
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -108,6 +109,30 @@ def test_the_stated_number_of_seeds_shows_equal_runs_the_same_in_80_percent_of_s
     assert abs(np.mean(same) - 0.8) < 0.1
 
 
+@pytest.mark.parametrize(("old", "new"), [(14, 14), (14, 40), (40, 14), (14, 200)])
+@pytest.mark.parametrize("new_spread", [1.0, 3.0])
+def test_the_stated_number_of_separate_seeds_does_not_depend_on_how_many_there_are(
+    old: int, new: int, new_spread: float
+) -> None:
+    """Equal runs with this number of seeds are inside the margin in 80 % of simulated studies."""
+    normal = stats.norm.ppf((np.arange(200) + 0.5) / 200)
+    rows = []
+    for name, seeds, spread in (("old", old, 1.0), ("new", new, new_spread)):
+        values = normal[np.linspace(0, 199, seeds).astype(int)]
+        values *= spread / values.std(ddof=1)
+        rows += [(name, seed, value) for seed, value in enumerate(values)]
+    table = pd.DataFrame(rows, columns=["variant", "seed", "loss"])
+    margin = math.sqrt((1 + new_spread**2) / 2)
+    sameness = headtohead_judge.same(table, baseline="old", margin=margin, is_paired=False)
+    needed = sameness.seeds_needed
+    assert needed is not None
+    generator = np.random.default_rng(0)
+    base, other = generator.normal(size=(2, 4000, needed)) * [[[1.0]], [[new_spread]]]
+    ends = stats.ttest_ind(other, base, axis=1, equal_var=False).confidence_interval(0.95)
+    is_inside = (ends.low > -margin) & (ends.high < margin)
+    assert is_inside.mean() == pytest.approx(0.8, abs=0.04)
+
+
 def test_identical_runs_are_the_same_and_separate_seeds_are_compared(tmp_path: Path) -> None:
     table = curves(0.0)
     copy = table[table["variant"] == "old"]
@@ -200,7 +225,8 @@ def test_rounded_scores_that_hardly_vary_need_more_decimals(tmp_path: Path) -> N
         (name, seed, text) for name, texts in rounded.items() for seed, text in enumerate(texts)
     ]
     table = pd.DataFrame(rows, columns=["variant", "seed", "accuracy"])
-    done = call(tmp_path, table, "--margin", "0.007")
-    assert done.exit_code == 3
-    assert "too few decimals" in done.output
+    for margin in ("0.007", "0.002"):
+        done = call(tmp_path, table, "--margin", margin)
+        assert done.exit_code == 3
+        assert "too few decimals" in done.output
     assert call(tmp_path, table, "--margin", "0.02").exit_code == 0

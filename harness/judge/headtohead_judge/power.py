@@ -80,7 +80,7 @@ def seeds_needed(
 
 
 def seeds_for_equivalence(
-    margin: float, *, level: float = ALPHA, added_degrees: float = 0.0
+    margin: float, *, level: float = ALPHA, added_degrees: float = 0.0, sides: float = 1
 ) -> int | None:
     """Return the smallest number of seeds that shows equal variants equivalent with a power of `POWER`.
 
@@ -91,10 +91,13 @@ def seeds_for_equivalence(
         margin: The margin in standard deviations of the difference between two seeds.
         level: 1 minus the confidence of the interval.
         added_degrees: Degrees of freedom of the variance that other scores add.
+        sides: 1 if seeds are paired; if each side has its own seeds, from 1 to 2, the larger the more equal their
+            variances are.
     """
 
     def is_enough(n: int) -> bool:
-        return equivalence_power(margin, n, level=level, degrees=added_degrees + n - 1) >= POWER
+        degrees = added_degrees + sides * (n - 1)
+        return equivalence_power(margin, n, level=level, degrees=degrees) >= POWER
 
     return fewest_seeds(is_enough)
 

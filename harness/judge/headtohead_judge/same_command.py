@@ -163,7 +163,7 @@ def _seeds_line(sameness: Sameness) -> str:
     needed = sameness.seeds_needed
     if needed is None:
         return MANY_SEEDS_LINE
-    seeds = min(comparison.seeds for comparison in sameness.variants)
+    seeds = min(comparison.difference.n for comparison in sameness.variants)
     line = NEAR_MARGIN_LINE if needed <= seeds else SEEDS_LINE
     return line.format(seeds=needed)
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from headtohead_judge import verdicts
@@ -24,6 +25,7 @@ from headtohead_judge.judging import (
 )
 from headtohead_judge.listing import listed
 from headtohead_judge.paired_tests import (
+    DECIMALS,
     SIGN_FLIP_SEEDS,
     Difference,
     few_seeds,
@@ -38,6 +40,20 @@ Curves = Mapping[Run, Mapping[float, float]]
 """Scores of each run by step."""
 
 
+class Variation(NamedTuple):
+    """The variation of the difference of two sides, with a seed each.
+
+    Attributes:
+        deviation: Standard deviation of the difference: of paired differences, or the root of the sum of the variances
+            of separate seeds.
+        sides: Degrees of freedom for each further seed of both sides: 1 if seeds are paired, else those of Welch's
+            t-test with equal numbers of seeds, 1 to 2.
+    """
+
+    deviation: float
+    sides: float
+
+
 @dataclass(frozen=True)
 class Comparison:
     """A variant compared with the baseline at a step.
@@ -49,6 +65,7 @@ class Comparison:
         mean: Mean score of the variant.
         baseline_mean: Mean score of the baseline.
         difference: The difference from the baseline.
+        variation: How it varies between seeds.
         judgement: Its verdict; a difference is ``larger`` or ``smaller``, as neither side is the better one.
     """
 
@@ -58,6 +75,7 @@ class Comparison:
     mean: float
     baseline_mean: float
     difference: Difference
+    variation: Variation
     judgement: Judgement
 
     @property
@@ -107,8 +125,11 @@ class Sameness:
         numbers = []
         for comparison in self.variants:
             if comparison.difference.kind == "varied":
-                deviation = comparison.difference.error * math.sqrt(comparison.difference.n)
-                numbers.append(seeds_for_equivalence(self.margin / deviation, level=self.level))
+                deviation, sides = comparison.variation
+                needed = seeds_for_equivalence(
+                    self.margin / deviation, level=self.level, sides=sides
+                )
+                numbers.append(needed)
         if not numbers or None in numbers:
             return None
         return max(number for number in numbers if number is not None)
@@ -120,9 +141,15 @@ class Sameness:
         return level_of_each(tests)
 
     def has_too_few_decimals(self, comparison: Comparison) -> bool:
-        """Return whether a comparison is undecided with the decimals of its scores, but not without this source."""
+        """Return whether a comparison is undecided because of the decimals of its scores.
+
+        Either it is decided without this source, or this source alone is as wide as the margin.
+        """
         if comparison.is_same or comparison.is_different:
             return False
+        for source in comparison.difference.sources:
+            if source.name == DECIMALS and source.half_width(self.level) >= self.margin:
+                return True
         ends = interval(comparison.difference.without_decimals(), 1 - self.level)
         return not any(ends.low <= end <= ends.high for end in (-self.margin, self.margin))
 
@@ -176,6 +203,7 @@ def same(  # noqa: PLR0913 - keyword-only options of the Python API
                 mean=_mean(part.scores[variant]),
                 baseline_mean=_mean(part.scores[part.baseline]),
                 difference=difference,
+                variation=_variation(difference, part.scores, variant, is_paired),
                 judgement=next(judgements),
             )
             comparisons.append(comparison)
@@ -238,6 +266,17 @@ def _scores_at(curves: Curves, step: float | None) -> dict[str, dict[str, float]
             )
         scores.setdefault(run.variant, {})[run.seed] = curve[max(curve) if step is None else step]
     return scores
+
+
+def _variation(difference: Difference, scores: Scores, variant: str, is_paired: bool) -> Variation:
+    """Return how the difference of a variant from the first one, the baseline, varies between seeds."""
+    if is_paired:
+        return Variation(math.sqrt(difference.n * difference.sources[0].variance), 1.0)
+    baseline = next(iter(scores))
+    variances = [np.var([*scores[side].values()], ddof=1) for side in (variant, baseline)]
+    total = float(sum(variances))
+    squares = float(sum(variance**2 for variance in variances))
+    return Variation(math.sqrt(total), total**2 / squares if squares else 1.0)
 
 
 def _mean(scores: Mapping[str, float]) -> float:

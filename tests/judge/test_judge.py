@@ -549,6 +549,23 @@ def test_other_texts_are_no_numbers_with_marks(text: str) -> None:
     assert verdicts(judge(table, baseline="base")) == {"new": "better"}
 
 
+@pytest.mark.parametrize("others", [0, 1, 19])
+def test_the_seeds_for_single_runs_hold_at_the_level_of_all_comparisons(others: int) -> None:
+    scores = {"base": [0.80], "new": [0.83]}
+    for number in range(others):
+        scores[f"other {number}"] = [0.8 + number / 100]
+    with pytest.raises(HeadToHeadError, match="needs") as error:
+        judge(wide(**scores), baseline="base", sd=0.02)
+    needed = int(re.search(r"needs (\d+) seeds", str(error.value))[1])
+    confidence = 0.95 ** (1 / (1 + others))
+    powers = []
+    for seeds in (needed - 1, needed):
+        effect = 0.03 / (0.02 * math.sqrt(2 / seeds))
+        critical = stats.t.ppf((1 + confidence) / 2, seeds - 1)
+        powers.append(stats.nct.sf(critical, seeds - 1, effect))
+    assert powers[0] < 0.8 <= powers[1]
+
+
 def test_a_study_between_two_looks_has_no_verdict() -> None:
     judged = judge(wide(base=BASE, better=BETTER), baseline="base", looks=Looks((5, 10)))
     assert (verdicts(judged), judged.more_seeds) == ({"better": "no verdict"}, 4)

@@ -33,6 +33,7 @@ from headtohead_judge.paired_tests import (
     Summary,
     few_seeds,
     interval,
+    level_of_each,
     rounding_bias,
     summarise,
 )
@@ -347,7 +348,7 @@ def _single_seed(variant: str, scores: Scores, sd: float | None, is_paired: bool
     """Return that a variant has a single seed, and the number of seeds that a decision needs if ``sd`` is known.
 
     Without ``sd``, the standard deviation is that of the variants with several seeds. The number is about the
-    difference of the variant from the first one, the baseline.
+    difference of the variant from the first one, the baseline, at the level of each comparison with it.
     """
     problem = f"variant '{variant}' has a single seed; a test needs at least two per variant"
     if sd is None:
@@ -358,7 +359,11 @@ def _single_seed(variant: str, scores: Scores, sd: float | None, is_paired: bool
     compared = variant if variant != baseline else second
     means = {name: np.mean([*scores[name].values()]) for name in (compared, baseline)}
     difference = float(means[compared] - means[baseline])
-    needed = seeds_needed(difference / (math.sqrt(2) * sd), sides=1 if is_paired else 2)
+    needed = seeds_needed(
+        difference / (math.sqrt(2) * sd),
+        level=level_of_each(len(scores) - 1),
+        sides=1 if is_paired else 2,
+    )
     return (
         f"{problem}; with a standard deviation of {sd:.2g} between seeds, a decision on the difference "
         f"{difference:+.2g} of '{compared}' needs {needed or 'more than 1,000'} seeds each for 80 % power"

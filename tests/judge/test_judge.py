@@ -475,12 +475,35 @@ def test_a_second_column_that_agrees_or_has_no_states_is_accepted() -> None:
     assert verdicts(judge(table.assign(status="ok"), baseline="base")) == {"new": "better"}
 
 
-def test_fractions_beside_percentages_are_a_warning() -> None:
-    judged = judge(wide(base=BASE, percent=[100 * value for value in BETTER]), baseline="base")
-    assert (
-        "scores of 'percent' can be percentages, and the others fractions; check their unit"
-        in judged.warnings
-    )
+SMALL = [0.080, 0.081, 0.079, 0.082, 0.080, 0.081]
+
+
+@pytest.mark.parametrize(
+    ("metric", "scores", "named"),
+    [
+        ("accuracy", {"base": BASE, "new": [100 * score for score in BETTER]}, "'new'"),
+        ("WER", {"base": [100 * score for score in SMALL], "new": SMALL}, "'base'"),
+        ("accuracy", {"base": [80.0, *BASE[1:]], "new": BETTER}, "'base' under seeds 1"),
+        ("f1", {"base": [80.0, *BASE[1:]], "new": [81.0, *BETTER[1:5], 0.0]}, "'base' under seeds 1, 'new' under"),
+        ("accuracy", {"base": [100.0] * 6, "new": [1.0] * 6}, "'base'"),
+        ("accuracy", {"base": BASE, "new": BETTER}, ""),
+        ("accuracy", {"base": [0.01, 0.02, 0.5, 0.9, 1.0, 0.0], "new": BETTER}, ""),
+        ("accuracy", {"base": [0.5, 1.5, 8, 40, 70, 90], "new": [0.4, 2, 9, 50, 80, 95]}, ""),
+        ("reward", {"base": [0.5, 0.9, 1.1, 2, 3, 0.2], "new": [90, 95, 80, 85, 92, 99]}, ""),
+        ("score", {"base": BASE, "new": [8.0, 8.1, 7.9, 8.2, 8.3, 8.0]}, ""),
+        ("score", {"base": BASE, "new": [800.0, 810, 790, 820, 830, 805]}, ""),
+        ("loss", {"base": [0.8, 0.7, 0.9, 0.8, 0.8, 80.0], "new": [60.0, 70, 75, 80, 85, 90]}, ""),
+    ],
+)  # fmt: skip
+def test_fractions_beside_percentages_are_a_warning(
+    metric: str, scores: dict[str, list[float]], named: str
+) -> None:
+    table = wide(**scores).rename(columns={"accuracy": metric})
+    warnings = [text for text in judge(table, baseline="base").warnings if "percentages" in text]
+    assert len(warnings) == bool(named)
+    for warning in warnings:
+        assert warning.startswith(f"scores of {named}")
+        assert warning.endswith("can be percentages, and the others fractions; check their unit")
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,10 @@ NEUTRAL = ("test", "valid", "validation", "val", "eval", "dev", "train", "final"
            "cross", "entropy", "wall", "step", "epoch", "unpadded", "k", "l", "n")  # fmt: skip
 """Words that leave the direction of a metric as it is."""
 
+NO_RATES = frozenset({"loss", "nll", "ppl", "perplexity", "mse", "mae", "rmse", "bpb", "bpc", "byte", "fid", "regret",
+                      "ms", "mb", "second", "seconds", "latency", "mfu"})  # fmt: skip
+"""Words of metrics that are neither fractions nor percentages."""
+
 REVERSED = re.compile(r"(^|/)\s*([-−–]|1\s*[-−–/])")
 """Beginning of a name, or of its part after a slash, that negates a metric or takes its complement or inverse, such as
 ``1 - accuracy``."""
@@ -30,8 +34,7 @@ def direction(metric: str) -> bool:
     Raises:
         HeadToHeadError: If the name does not determine it.
     """
-    words = re.split(r"[/\-. _]+", metric.lower())
-    rest = f"_{'_'.join(words)}_"
+    rest = f"_{'_'.join(_words(metric))}_"
     directions = set()
     for is_higher, known_words in ((False, LOWER), (True, HIGHER)):
         for known_word in sorted(known_words, key=len, reverse=True):
@@ -46,3 +49,13 @@ def direction(metric: str) -> bool:
             "--lower-is-better"
         )
     return directions.pop()
+
+
+def can_be_rate(metric: str) -> bool:
+    """Return whether a metric can be a fraction or a percentage, from its name."""
+    return NO_RATES.isdisjoint(_words(metric))
+
+
+def _words(metric: str) -> list[str]:
+    """Return the words of a metric's name, in lower case."""
+    return re.split(r"[/\-. _]+", metric.lower())

@@ -15,7 +15,7 @@ import pandas as pd
 from headtohead_judge import verdicts
 from headtohead_judge.contrast import Contrast, ScoreTable, Side, estimate_family
 from headtohead_judge.copies import copy_warnings
-from headtohead_judge.direction import direction
+from headtohead_judge.direction import can_be_rate, direction
 from headtohead_judge.errors import (
     HeadToHeadError,
     MissingBaselineError,
@@ -45,6 +45,13 @@ from headtohead_judge.verdicts import BETTER, UNTESTED, Judgement
 
 MAX_VARIANTS = 40
 """Maximum number of variants that an error lists."""
+
+MIN_FACTOR = 50
+MAX_FACTOR = 200
+"""Factors between fractions and percentages of a warning about units; 100 between equal scores."""
+
+MIN_GAP = 10
+"""Smallest ratio of the smallest percentage to the largest fraction of a warning about units."""
 
 WIDER = 1.05
 """Smallest ratio of the widths of an interval with and without the decimals of the scores that a warning is about."""
@@ -238,7 +245,7 @@ def judge(  # noqa: PLR0913 - keyword-only options of the Python API
             scores, runs.curves, baseline=baseline, metric=runs.metric, is_paired=is_paired
         ),
         *end_warnings(runs.curves),
-        *unit_warnings(scores),
+        *unit_warnings(scores, runs.metric),
         *unjudged_warnings(runs),
         *_decimals_warnings(differences),
     ]
@@ -453,18 +460,30 @@ def unpaired_differences(scores: Scores) -> dict[str, Difference]:
     return differences
 
 
-def unit_warnings(scores: Scores) -> list[str]:
-    """Return a warning if scores of a variant look like percentages, and those of another one like fractions."""
-    sizes = {}
+def unit_warnings(scores: Scores, metric: str) -> list[str]:
+    """Return a warning if some scores look like percentages, and the others like fractions.
+
+    The scores up to 1 and those up to 100 are about a factor of 100 apart, and no score is between them. Losses and
+    costs have no such unit; runs that diverged can have losses of this size.
+    """
+    sizes = [abs(score) for by_seed in scores.values() for score in by_seed.values() if score]
+    fractions = [size for size in sizes if size <= 1]
+    percentages = [size for size in sizes if size > 1]
+    if not fractions or not percentages or not can_be_rate(metric):
+        return []
+    factor = np.median(percentages) / np.median(fractions)
+    is_gap = min(percentages) >= MIN_GAP * max(fractions)
+    if max(percentages) > 100 or not is_gap or not MIN_FACTOR <= factor <= MAX_FACTOR:
+        return []
+    named = []
     for variant, by_seed in scores.items():
-        sizes[variant] = max(abs(score) for score in by_seed.values())
-    if min(sizes.values()) > 1:
-        return []
-    percentages = [f"'{variant}'" for variant, size in sizes.items() if 30 < size <= 100]
-    if not percentages:
-        return []
+        seeds = [seed for seed, score in by_seed.items() if abs(score) > 1]
+        if len(seeds) == len(by_seed):
+            named.append(f"'{variant}'")
+        elif seeds:
+            named.append(f"'{variant}' under seeds {listed(seeds)}")
     return [
-        f"scores of {listed(percentages)} can be percentages, and the others fractions; check their unit"
+        f"scores of {listed(named)} can be percentages, and the others fractions; check their unit"
     ]
 
 

@@ -208,7 +208,7 @@ def same(  # noqa: PLR0913 - keyword-only options of the Python API
             )
             comparisons.append(comparison)
     first = parts[0]
-    warnings = [*runs.warnings, *unit_warnings(first.scores), *unjudged_warnings(runs)]
+    warnings = [*runs.warnings, *unit_warnings(first.scores, runs.metric), *unjudged_warnings(runs)]
     seeds = len(first.scores[first.baseline])
     if is_paired and seeds < SIGN_FLIP_SEEDS:
         warnings.append(few_seeds(seeds))

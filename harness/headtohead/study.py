@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.project import next_command
-from headtohead.data import cache_root, prepare
+from headtohead.data import cache_root
 from headtohead.errors import DiskError, HeadToHeadError, Interrupted
 from headtohead.execution.launching import refuse_precision
 from headtohead.execution.progress import failure_lines, next_step
@@ -482,7 +482,10 @@ def _save_reference_points(study: Study) -> None:
     """Compute the reference points that an experiment lacks; a folder that cannot be written has none."""
     folder = study.plan.directory
     try:
-        save_reference_points(folder, lambda config: prepare(config, cache_root()))
+        scored = []
+        for variant in study.plan.variants:
+            scored.append((variant.config, study.plan.prepared[variant.data_hash]))
+        save_reference_points(folder, scored)
     except DiskError as error:
         study.log(
             f"note: the report has no reference points; cannot write to '{folder}' ({error.strerror})"

@@ -238,7 +238,7 @@ def test_scores_are_those_of_the_labelled_positions(tmp_path):
         exact = sum(own == wanted for own, wanted in zip(answers, labels, strict=True))
         assert record.metrics["test/token_accuracy"] == pytest.approx(hits / sum(map(len, labels)))
         assert record.metrics["test/exact_match"] == exact / len(split)
-        assert list(saved.hypotheses) == [data.decode(own, until_eos=False) for own in answers]
+        assert list(saved.hypotheses) == [data.decode(own) for own in answers]
         assert saved.sources == tuple(split.source_text)
         assert all("[" in source for source in saved.sources)
         by_length = {bucket["bucket"]: bucket for bucket in record.buckets}

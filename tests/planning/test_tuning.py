@@ -12,6 +12,7 @@ from headtohead.planning.estimate import estimate_time
 from headtohead.planning.overview import overview
 from headtohead.planning.record import experiment_record
 from made import case_table, refused
+from planning.conftest import SMALL
 
 SWEEP = """
 design: [{product: {positional: [sinusoidal, alibi]}}]
@@ -23,6 +24,11 @@ design:
       from: {train: {lr: 0.008, warmup_steps: 9, clip_norm: 1}, model.norm: pre}
       to: {train: {lr: 0.008, warmup_steps: 1, clip_norm: 2}, model.norm: post}
       groups: {stability: [train.warmup_steps, train.clip_norm]}
+"""
+NO_SINGLE_CHANGE = """
+exclude:
+  - {when: {model.norm: post, train.warmup_steps: 9}, reason: r}
+  - {when: {model.norm: pre, train.warmup_steps: 1}, reason: r}
 """
 
 
@@ -369,6 +375,11 @@ def test_a_coarse_sweep_is_noted(plan):
             "the design compares values of",
         ),
         (
+            f"{BETWEEN}{NO_SINGLE_CHANGE}tune: {{train.warmup_steps: [1, 9]}}",
+            "tune.train.warmup_steps:",
+            "the design compares values of",
+        ),
+        (
             "design: [{one_at_a_time: {model.dropout_attention: [0.4]}}]\ntune: {model.dropout: [0.1, 0.2]}",
             "tune.model.dropout:",
             "the design compares values of 'model.dropout'",
@@ -396,3 +407,28 @@ def test_an_option_of_a_schedule_is_tuned_between_and_beyond_its_values(plan, re
         assert len(fractions) == values
         chosen = found.by_slug["baseline"].config.train.schedule.options.decay_fraction
         assert chosen == (minimum if minimum < 1 else 0.8)  # 1.6 is no fraction
+
+
+def test_the_sweep_of_each_size_has_the_models_of_the_comparison(plan):
+    found = plan(
+        """
+        sizes:
+          - {model.d_model: 8, model.d_ff: 16}
+          - {model.d_model: 16, model.d_ff: 64}
+        design: [{product: {positional: [sinusoidal, learned]}}]
+        match: baseline-parameters
+        tune: {train.lr: [0.001, 0.003]}
+        """
+    )
+    compared = {variant.slug: variant.record.d_ff for variant in found.variants}
+    assert len(set(compared.values())) > 1
+    for slug, settings in found.tuning.settings.items():
+        for setting in settings:
+            tuned = found.tuning.plan.by_slug[f"{slug}-{setting.slug}"]
+            assert tuned.record.d_ff == compared[slug]
+
+
+def test_the_fields_that_a_run_needs_may_stand_in_both_configurations(plan):
+    text = BETWEEN.replace("lr: 0.008", "epochs: 1") + "tune: {train.lr: [0.001, 0.003]}\n"
+    found = plan(text, base=SMALL.replace("epochs: 1, ", ""))
+    assert len(found.tuning.plan.variants) == len(found.variants) * 2

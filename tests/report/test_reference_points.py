@@ -9,12 +9,13 @@ import pytest
 
 from headtohead.analysis.findings import rules
 from headtohead.analysis.study import Analysis
-from headtohead.data import PreparedData, prepare
+from headtohead.data import prepare
 from headtohead.report.variants import padding_section
 from headtohead.report.writing import read_report, write_report
-from headtohead.schema.run_config import DataConfig
+from headtohead.schema.run_config import changed
 from headtohead.storage.frames import load_frames
 from headtohead.testing.tiny import tiny_config
+from headtohead.training import reference_points
 from headtohead.training.reference_points import save_reference_points
 from made import case_table
 from made.fake_study import record_checksums
@@ -200,29 +201,44 @@ def test_a_report_without_reference_points_says_how_to_compute_them(
 
 
 @pytest.mark.slow
-def test_missing_reference_points_are_computed_once(study: Any, tmp_path: Path) -> None:
-    data = prepare(tiny_config().data, tmp_path / "cache")
+def test_missing_reference_points_are_computed_once(
+    study: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tiny_config()
+    data = prepare(config.data, tmp_path / "cache")
     folder = study(data={"data_hash": data.data_hash})
-    loads = []
-
-    def load(config: DataConfig) -> PreparedData:
-        loads.append(config)
-        return prepare(config, tmp_path / "cache")
-
-    save_reference_points(folder, load)
+    save_reference_points(folder, [(config, data)] * 2)
     content = (folder / "reference_points.json").read_bytes()
     (entry,) = json.loads(content)["data"]
     assert entry["data_hash"] == data.data_hash
     assert entry["vocabulary_bound"]["bleu"] == pytest.approx(100)
     assert 0 < entry["nearest_neighbour"]["bleu"] < 100
-    save_reference_points(folder, load)
-    assert len(loads) == 1
+    monkeypatch.setattr(reference_points, "reference_scores", lambda *_: pytest.fail("again"))
+    save_reference_points(folder, [(config, data)])
     assert (folder / "reference_points.json").read_bytes() == content
 
 
-def test_studies_without_translations_have_no_reference_points(study: Any) -> None:
-    folder = study(config=lambda axes: {"evaluate": {"decode": "none"}})
-    save_reference_points(folder, lambda config: pytest.fail("the data were loaded"))
+@pytest.mark.slow
+def test_other_data_and_another_limit_get_their_own_reference_points(
+    study: Any, tmp_path: Path
+) -> None:
+    first = tiny_config()
+    other = changed(first, data={"seed": 2})
+    data = [prepare(config.data, tmp_path / "cache") for config in (first, other)]
+    folder = study(data={"data_hash": data[0].data_hash})
+    limited = changed(first, evaluate={"test_limit": 5})
+    for config, scored in ((first, data[0]), (other, data[1]), (limited, data[0])):
+        save_reference_points(folder, [(config, scored)])
+    entries = json.loads((folder / "reference_points.json").read_text())["data"]
+    found = [(entry["data_hash"], entry["sentences"]) for entry in entries]
+    assert [data_hash for data_hash, _ in found] == [data[i].data_hash for i in (0, 1, 0)]
+    assert found[2][1] == 5
+
+
+def test_studies_without_translations_have_no_reference_points(study: Any, tmp_path: Path) -> None:
+    folder = study()
+    config = changed(tiny_config(), evaluate={"decode": "none"})
+    save_reference_points(folder, [(config, prepare(config.data, tmp_path))])
     assert not (folder / "reference_points.json").exists()
 
 

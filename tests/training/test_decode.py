@@ -169,9 +169,7 @@ def test_greedy_decoding_starts_and_stops_with_the_vocabularys_own_tokens():
             translating_model, split, BATCHES, translator(EvaluateConfig(), vocabulary, 9)
         )
         decode = Tokeniser(Unit(), vocabulary).decode
-        texts.append(
-            [[decode(written[row], until_eos=False) for row in range(12)] for written in found]
-        )
+        texts.append([[decode(written[row]) for row in range(12)] for written in found])
     assert texts[0] == texts[1]
     assert len({len(text.split()) for member in texts[0] for text in member}) > 2
 

@@ -133,9 +133,9 @@ class PreparedData:
         """Return the ids of a raw text, with the boundary tokens and truncation of the splits."""
         return self.tokenisers[side].encode(text)
 
-    def decode(self, ids: Iterable[int], side: Side = "target", until_eos: bool = True) -> str:
+    def decode(self, ids: Iterable[int], side: Side = "target") -> str:
         """Return the text of ids, without padding, boundary tokens and ids without a word."""
-        return self.tokenisers[side].decode(ids, until_eos)
+        return self.tokenisers[side].decode(ids)
 
     def vocabulary(self, side: Side) -> Vocabulary:
         """Return the vocabulary of a side."""

@@ -73,7 +73,7 @@ def vocabulary_bound_translations(data: PreparedData, rows: Sequence[int]) -> li
 
     def reproduced(text: str) -> str:
         ids = tokeniser.ids(tokeniser.unit.split(text))
-        return tokeniser.prepared(ids, until_eos=False)
+        return tokeniser.prepared(ids)
 
     def is_exact(text: str) -> bool:
         try:

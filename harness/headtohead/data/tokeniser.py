@@ -98,9 +98,9 @@ class Tokeniser:
         """Return the ids of tokens, with boundary tokens, truncated to ``max_tokens``."""
         return self.vocabulary.encode(tokens, self.boundaries)[: self.max_tokens]
 
-    def decode(self, ids: Iterable[int], until_eos: bool = True) -> str:
+    def decode(self, ids: Iterable[int]) -> str:
         """Return the text of ids without <pad>, <sos>, <eos> and ids without a word."""
-        kept = self.vocabulary.without_boundaries(ids, until_eos)
+        kept = self.vocabulary.without_boundaries(ids)
         if self.unit.name == "file":
             text = subwords.load_tokenizer(str(self.unit.subwords)).decode(
                 kept, skip_special_tokens=False
@@ -108,11 +108,11 @@ class Tokeniser:
             return " ".join(text.split())
         return self.unit.join([self.vocabulary.words[index] for index in kept])
 
-    def prepared(self, ids: Iterable[int], until_eos: bool = True) -> str:
+    def prepared(self, ids: Iterable[int]) -> str:
         """Return the prepared text of ids, to compare with the texts of a split."""
         if not self.unit.is_text:
-            return self.decode(ids, until_eos)
-        kept = self.vocabulary.without_boundaries(ids, until_eos)
+            return self.decode(ids)
+        kept = self.vocabulary.without_boundaries(ids)
         return " ".join(self.vocabulary.words[index] for index in kept)
 
     def unknown(self, text: str) -> list[str]:

@@ -104,13 +104,11 @@ class Vocabulary:
             return self.words[index]
         return str(index)
 
-    def without_boundaries(self, ids: Iterable[int], until_eos: bool = True) -> list[int]:
-        """Return the ids up to the first <eos>, without <pad>, <sos>, <eos> and ids without a word."""
+    def without_boundaries(self, ids: Iterable[int]) -> list[int]:
+        """Return ids without <pad>, <sos>, <eos> and ids without a word."""
         skipped = (self.pad, self.sos, self.eos)
         kept = []
         for index in ids:
-            if until_eos and index == self.eos:
-                break
             if index not in skipped and index < len(self.words):
                 kept.append(int(index))
         return kept

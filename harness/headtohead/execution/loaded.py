@@ -19,7 +19,7 @@ from headtohead.data import SPECIALS, PreparedData, Side, cache_root, prepare_re
 from headtohead.errors import HeadToHeadError, is_out_of_memory
 from headtohead.execution.exported import CONFIG, WEIGHTS, read_exported
 from headtohead.model.counting import mode_without_data
-from headtohead.model.decoding import Ends, translate_each
+from headtohead.model.decoding import Ends, non_autoregressive, translate_each
 from headtohead.model.plugin_errors import plugin_errors
 from headtohead.model.precision import matmul_precision
 from headtohead.model.transformer import Transformer
@@ -62,7 +62,7 @@ class Tokenizer:
         return self.data.tokenise(text, side)
 
     def decode(self, ids: Iterable[int], side: Side = "target") -> str:
-        """Return the text of ids up to the first <eos>, without <pad> and <sos>.
+        """Return the text of ids without <pad>, <sos> and <eos>.
 
         It is the encoded sentence after normalisation, or exactly the encoded text, with <unk> for an unknown token.
         """
@@ -272,7 +272,7 @@ class LoadedRun:
         with matmul_precision(self.model):
             logits = self._target_logits(ids)
         labels = logits[len(ids) - len(words) :].argmax(-1)
-        return self.data.decode(labels[labelled].tolist(), until_eos=False)
+        return self.data.decode(labels[labelled].tolist())
 
     def _target_logits(self, ids: Sequence[int]) -> Tensor:
         """Return the logits ``[time, vocab]`` of target ids without a source."""
@@ -284,10 +284,11 @@ class LoadedRun:
         return logits[0, 0]
 
     def generate(self, source_ids: Sequence[int]) -> list[int]:
-        """Return the generated target ids of a single source, without <eos> and the ids after it.
+        """Return the generated target ids of a single source.
 
-        Stepwise decoding has at most ``decoding_limit`` ids, and none of padding. Non-autoregressive decoding, whose
-        decoder input is zeros, has at most one id for each id of the source; 0 and <sos> are removed from its ids.
+        Stepwise decoding has at most ``decoding_limit`` ids: without <eos>, the ids after it, and padding.
+        Non-autoregressive decoding has at most one id for each id of the source, without ids of 0; it does not end at
+        <eos>.
 
         Args:
             source_ids: The ids of the source with its boundary tokens; at least one.
@@ -353,16 +354,11 @@ class LoadedRun:
         if self.config.evaluate.decode != "non-autoregressive":
             padded = translate_each(self.model, encoded, self.decoding_limit, self.ends)
             return [[index for index in ids if index != self.pad] for ids in padded]
-        vocabulary = self.data.target_vocabulary
         decoded = []
         for ids in encoded:
             source = torch.tensor([[list(ids)]])
-            lengths = self.lengths(source)
-            logits = self.model(source, lengths, torch.zeros_like(source), lengths)
-            best = logits[0, 0].argmax(-1).tolist()
-            if vocabulary.eos in best:
-                best = best[: best.index(vocabulary.eos)]
-            decoded.append([index for index in best if index not in (0, vocabulary.sos)])
+            written = non_autoregressive(self.model, source, self.lengths(source))[0, 0].tolist()
+            decoded.append([index for index in written if index != 0])
         return decoded
 
     @property

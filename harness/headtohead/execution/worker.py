@@ -207,7 +207,7 @@ class Worker:
         self.started = time.monotonic()
         self.last_progress = 0.0
         self.losses: dict[int, float] = {}
-        """The training loss of each member at its last evaluation."""
+        """The training loss of each member that was last reported."""
         self.load_step = -1
         """The step at which the load of the machine was last measured; -1 before the first evaluation."""
         # The CPU's load is measured from the previous sample on. The GPU has no sample before the first evaluation.
@@ -288,6 +288,7 @@ class Worker:
                 configs=[configs[member.variant] for member in members],
                 events=events,
             )
+        training.clock.started = self.started
         training.num_microbatches = self.record.num_microbatches
         return training
 
@@ -399,7 +400,7 @@ class Worker:
     def _write_progress(self) -> None:
         """Write the step, the seconds, and the mean over members of their last training losses, to the stack's folder.
 
-        The loss is None before the first evaluation.
+        The loss is None before the first one is reported.
 
         Raises:
             LeaseLost: If another process has taken over the stack.
@@ -411,15 +412,10 @@ class Worker:
             self.folder.write_progress(
                 step=self.training.progress.step,
                 steps=self.training.steps,
-                seconds=self._seconds,
+                seconds=self.training.clock.seconds,
                 loss=loss,
             )
         self.watch()
-
-    @property
-    def _seconds(self) -> float:
-        """The time since the start of the training, with that of earlier attempts."""
-        return self.training.earlier_seconds + time.monotonic() - self.started
 
     def _on_evaluation(self, evaluation: Evaluation) -> None:
         """Append a member's metrics and the load of the machine to its history, and call the hook ``on_evaluation``.
@@ -539,7 +535,7 @@ class Worker:
         metrics |= scores.metrics
         metrics |= summary(maps)
         metrics |= self._costs
-        metrics["system/wall_seconds"] = self._seconds
+        metrics["system/wall_seconds"] = self.training.clock.seconds
         metrics["system/tokens_seen"] = member.ended_tokens or float(
             self.training.token_sums[index]
         )

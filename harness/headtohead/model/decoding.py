@@ -1,4 +1,7 @@
-"""Greedy decoding token by token, batched over members and sentences; finished sentences leave the batch."""
+"""Decoding, batched over members and sentences.
+
+Greedy decoding goes token by token, and finished sentences leave the batch; non-autoregressive decoding is one pass.
+"""
 
 from __future__ import annotations
 
@@ -284,3 +287,16 @@ def _hides_source_padding(model: Transformer) -> bool:
         roles.append("cross")
     declared = [model.maskings[role].role_properties(role) or () for role in roles]
     return all("hides-padding" in properties for properties in declared)
+
+
+def non_autoregressive(model: Transformer, source: Tensor, lengths: Tensor) -> Tensor:
+    """Return the most probable token at every position of a single pass, ``[member, batch, time]``.
+
+    The decoder input is zeros, as many as the source has tokens. An id of 0 is no token (notebook slides-en-fr).
+
+    Args:
+        model: In evaluation mode.
+        source: Ids ``[member, batch, time]``, padding last.
+        lengths: Source tokens without padding, ``[member, batch]``.
+    """
+    return model(source, lengths, torch.zeros_like(source), lengths).argmax(-1)

@@ -78,6 +78,24 @@ def find_unequal_lengths(config: RunConfig, tokens: Iterable[int]) -> str | None
     )
 
 
+def find_part_without_labels(
+    config: RunConfig, target_lengths: Mapping[str, Sequence[int]]
+) -> str | None:
+    """Return why a part of the data can be neither trained on nor scored, or None: no target of it has a label.
+
+    Args:
+        config: A resolved configuration.
+        target_lengths: Lengths of the targets in tokens, by part; those without labels of their own.
+
+    Raises:
+        HeadToHeadError: If a quirk is not registered, or its code fails.
+    """
+    for part, lengths in target_lengths.items():
+        if not _has_label(config, lengths):
+            return f"no target of the part {part} has a second token, so it has no label; use longer targets"
+    return None
+
+
 def longest_sequences(config: RunConfig, longest: Lengths) -> dict[str, int]:
     """Return the maximum sequence length in tokens by side, including padding and other input of the decoder.
 
@@ -231,10 +249,14 @@ def _padding_shorter_than_sentences(config: RunConfig, longest: Lengths) -> str 
 def _no_label(config: RunConfig, longest: Lengths) -> str | None:
     if "target" not in longest:
         return None
-    inputs = decoder_input_lengths(config, np.array([longest["target"]]))
-    if inputs[0] > 0:
+    if _has_label(config, [longest["target"]]):
         return None
     return "no target has a second token, so there is no label; use longer targets"
+
+
+def _has_label(config: RunConfig, target_lengths: Sequence[int]) -> bool:
+    """Return whether the decoder reads a token of any target, which has its next token as the label."""
+    return bool((decoder_input_lengths(config, np.array(target_lengths)) > 0).any())
 
 
 def _shared_modules_that_differ(config: RunConfig, longest: Lengths) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,7 +10,11 @@ from headtohead import data
 from headtohead.config.loading import LoadedExperiment
 from headtohead.data import PreparedData
 from headtohead.errors import HeadToHeadError, UndefinedError
-from headtohead.planning.compatibility import find_incompatibility, find_unequal_lengths
+from headtohead.planning.compatibility import (
+    find_incompatibility,
+    find_part_without_labels,
+    find_unequal_lengths,
+)
 from headtohead.schema.run_config import RunConfig
 
 
@@ -71,5 +76,15 @@ class PreparedDataSets:
         reason = find_incompatibility(config, prepared.record["longest"])
         if reason is not None:
             return reason
-        target_lengths = [len(ids) for split in prepared.splits.values() for ids in split.target]
-        return find_unequal_lengths(config, target_lengths)
+        target_lengths = {
+            part: [len(ids) for ids in split.target] for part, split in prepared.splits.items()
+        }
+        reason = find_unequal_lengths(config, itertools.chain(*target_lengths.values()))
+        if reason is not None:
+            return reason
+        without_labels = {
+            part: lengths
+            for part, lengths in target_lengths.items()
+            if prepared.splits[part].labels is None
+        }
+        return find_part_without_labels(config, without_labels)

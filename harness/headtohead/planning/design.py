@@ -87,6 +87,11 @@ class Design:
     declared: tuple[ContrastRecord, ...] = ()
     further_seeds: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
+    @property
+    def is_between(self) -> bool:
+        """Whether the design compares two configurations and the changes between them (``between``)."""
+        return bool(self.difference_name)
+
     def seeds_of(self, slug: str) -> tuple[int, ...]:
         """Return the seeds of a variant."""
         return (*self.seeds, *self.further_seeds.get(slug, ()))
@@ -97,7 +102,7 @@ class Design:
 
     def baseline_of(self, slug: str) -> str | None:
         """Return the baseline of a variant, which has its values of the axes data and size; None if it is excluded."""
-        baseline_axes = self.labels.get(self.baseline, {})  # a sweep has no labels
+        baseline_axes = self.labels.get(self.baseline, {})  # without axes, there are no labels
         group = comparison_group(self.labels.get(slug, {}))
         for variant in self.variants:
             if variant.axes == {**baseline_axes, **group}:
@@ -110,7 +115,7 @@ class Design:
         A baseline, and a variant whose baseline is excluded, have no contrast with a baseline. Between two
         configurations, the contrasts are their difference, then those of single changes that are not excluded.
         """
-        if self.difference_name:
+        if self.is_between:
             total = ContrastRecord.of_two(self.difference_name, "variant", END, START)
             return [total, *self.changes]
         by_slug = {variant.slug: variant for variant in self.variants}
@@ -222,7 +227,7 @@ def _with_translation_notes(design: Design, loaded: LoadedExperiment) -> Design:
     without_score = [
         variant.slug for variant in design.variants if variant.config.evaluate.decode == "none"
     ]
-    if without_score and (design.difference_name or design.baseline in without_score):
+    if without_score and (design.is_between or design.baseline in without_score):
         raise loaded.location("metrics", "primary").error(
             f"'{primary}' requires translations, but variant '{without_score[0]}' has evaluate.decode: none; use "
             "test/token_accuracy, or another evaluate.decode"
@@ -257,6 +262,67 @@ class Product:
 
     axes: tuple[Axis, ...]
     keys: Mapping[tuple[int, ...], str]
+
+
+def sized_fields(loaded: LoadedExperiment) -> Collection[str]:
+    """Return the fields that every entry of ``sizes`` sets; empty without ``sizes``."""
+    sizes = loaded.file.sizes
+    return sizes[0].keys() if sizes else ()
+
+
+def located_values(axes: Any, location: SourceLocation, sized: Collection[str]) -> list[Values]:
+    """Return the values of an axis, or of axes that change together: one mapping for each index of their lists.
+
+    The values are not validated here, but when a combination is built.
+
+    Args:
+        axes: The list of values of each axis, as written in the file.
+        location: Location of ``axes`` in the file.
+        sized: The fields that ``sizes`` set.
+
+    Raises:
+        HeadToHeadError: If ``axes`` is no mapping or empty; if an axis is unknown or given twice, its values are no
+            list or an empty one, or ``sizes`` set its field; if the lists have different lengths; or if two indices
+            have equal values of all axes.
+    """
+    _check_axes(axes, location, sized)
+    lengths = {axis: len(values) for axis, values in axes.items()}
+    if len(set(lengths.values())) > 1:
+        counts = ", ".join(f"{axis} has {length}" for axis, length in lengths.items())
+        raise location.error(f"zip requires lists of equal length; {counts}")
+    rows: list[dict[str, Any]] = []
+    located_rows: list[Values] = []
+    for number, values in enumerate(zip(*axes.values(), strict=True)):
+        row = dict(zip(axes, values, strict=True))
+        if row in rows:
+            first_axis = next(iter(axes))
+            raise location.child(first_axis, number).error(
+                f"axis '{', '.join(axes)}' lists this value twice; remove one"
+            )
+        rows.append(row)
+        located_row = {}
+        for axis, value in row.items():
+            located_row[axis] = Written(value, location.child(axis, number))
+        located_rows.append(located_row)
+    return located_rows
+
+
+def _check_axes(axes: Any, location: SourceLocation, sized: Collection[str]) -> None:
+    """Check axes, but not the values in their lists.
+
+    Raises:
+        HeadToHeadError: If ``axes`` is no mapping or empty, an axis is unknown or given twice, its values are no list
+            or an empty list, or ``sizes`` set its field.
+    """
+    if not isinstance(axes, Mapping) or not axes:
+        raise location.error(f"expected a mapping of axes with lists of values, got {shown(axes)}")
+    refuse_both(axes, location)
+    for axis, values in axes.items():
+        check_axis(axis, values, location.child(axis))
+        if axis in sized:
+            raise location.child(axis).error(
+                "sizes set this field already; remove it from the design"
+            )
 
 
 class Axes:
@@ -476,62 +542,14 @@ class Axes:
         self.products.append(Product(tuple(axes), keys))
 
     def choices(self, axes: Any, location: SourceLocation) -> list[Values]:
-        """Return the values of an axis, or of axes that change together: one mapping for each index of their lists.
-
-        The values are not validated here, but when `_add` builds a combination. New axes are added to those of the
-        design, also if an error follows.
-
-        Args:
-            axes: The list of values of each axis, as written in the file.
-            location: Location of ``axes`` in the file.
+        """Return the values of axes, as `located_values` does, and add new axes to those of the design.
 
         Raises:
-            HeadToHeadError: If ``axes`` is no mapping or empty; if an axis is unknown or given twice, its values are no
-                list or an empty one, or ``sizes`` set its field; if the lists have different lengths; or if two indices
-                have equal values of all axes.
+            HeadToHeadError: See `located_values`.
         """
-        self._add_axes(axes, location)
-        lengths = {axis: len(values) for axis, values in axes.items()}
-        if len(set(lengths.values())) > 1:
-            counts = ", ".join(f"{axis} has {length}" for axis, length in lengths.items())
-            raise location.error(f"zip requires lists of equal length; {counts}")
-        rows: list[dict[str, Any]] = []
-        located_rows: list[Values] = []
-        for number, values in enumerate(zip(*axes.values(), strict=True)):
-            row = dict(zip(axes, values, strict=True))
-            if row in rows:
-                first_axis = next(iter(axes))
-                raise location.child(first_axis, number).error(
-                    f"axis '{', '.join(axes)}' lists this value twice; remove one"
-                )
-            rows.append(row)
-            located_row = {}
-            for axis, value in row.items():
-                located_row[axis] = Written(value, location.child(axis, number))
-            located_rows.append(located_row)
-        return located_rows
-
-    def _add_axes(self, axes: Any, location: SourceLocation) -> None:
-        """Check axes, but not the values in their lists, and add new ones to the axes of the design.
-
-        Raises:
-            HeadToHeadError: If ``axes`` is no mapping or empty, an axis is unknown or given twice, its values are no
-                list or an empty list, or ``sizes`` set its field. Axes before an invalid one are added.
-        """
-        if not isinstance(axes, Mapping) or not axes:
-            raise location.error(
-                f"expected a mapping of axes with lists of values, got {shown(axes)}"
-            )
-        refuse_both(axes, location)
-        sized_fields = self.sizes[0][SIZE_AXIS].value if self.sizes[0] else {}
-        for axis, values in axes.items():
-            check_axis(axis, values, location.child(axis))
-            if axis in sized_fields:
-                raise location.child(axis).error(
-                    "sizes set this field already; remove it from the design"
-                )
-            if axis not in self.axes:
-                self.axes.append(axis)
+        values = located_values(axes, location, sized_fields(self.loaded))
+        self.axes += [axis for axis in axes if axis not in self.axes]
+        return values
 
     def _assign_sizes(self) -> None:
         """Check the fields of ``sizes``, and set those of the first size in ``start``.

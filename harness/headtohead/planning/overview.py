@@ -111,7 +111,7 @@ def overview(plan: Plan) -> Overview:
 
 def _changes(plan: Plan) -> Iterator[str]:
     """Yield each change of ``between`` with its two values."""
-    if not plan.design.difference_name:
+    if not plan.design.is_between:
         return
     start = plan.design.variant(START).axes
     end = plan.design.variant(END).axes

@@ -15,7 +15,7 @@ from headtohead.data.metrics import Counts, References
 from headtohead.errors import HeadToHeadError, UndefinedError
 from headtohead.model.batch import IGNORE_INDEX, Batch
 from headtohead.model.cuda import kernel_dtype, on_cuda
-from headtohead.model.decoding import Ends, greedy
+from headtohead.model.decoding import Ends, greedy, non_autoregressive
 from headtohead.model.loss import CHUNK_LOGITS, LOGITS_AT_ONCE, label_positions, token_losses
 from headtohead.model.precision import matmul_precision
 from headtohead.model.transformer import Transformer
@@ -146,13 +146,9 @@ def translator(
 
 @torch.no_grad()
 def translate_non_autoregressive(model: Transformer, batch: Batch) -> Tensor:
-    """Translate in a single pass with decoder inputs of 0, as many as the source has tokens.
-
-    Each position gives its most probable token, or none if this is id 0 (notebook slides-en-fr).
-    """
-    lengths = batch.source_lengths
-    ids = model(batch.source, lengths, torch.zeros_like(batch.source), lengths).argmax(-1)
-    return _within(ids, lengths).masked_fill(ids == 0, IGNORE_INDEX)
+    """Translate in a single pass, as `non_autoregressive` does."""
+    ids = non_autoregressive(model, batch.source, batch.source_lengths)
+    return _within(ids, batch.source_lengths).masked_fill(ids == 0, IGNORE_INDEX)
 
 
 @torch.no_grad()
@@ -317,5 +313,5 @@ def collect(
     tokeniser = data.tokenisers["target"]
     sources = tuple(split.source_text[row] for row in rows)
     references = tuple(split.references[row] for row in rows)
-    hypotheses = tuple(tokeniser.prepared(translations[row], until_eos=False) for row in rows)
+    hypotheses = tuple(tokeniser.prepared(translations[row]) for row in rows)
     return Translations(sources, references, hypotheses)

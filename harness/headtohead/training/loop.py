@@ -76,16 +76,44 @@ class MemberProgress:
 
 @dataclass
 class Progress:
-    """Progress of a stack: the state of a resume point besides its tensors."""
+    """Progress of a stack: the state of a resume point besides its tensors.
+
+    Attributes:
+        step: Number of finished steps.
+        train_seconds: Time in steps, without evaluations.
+        elapsed_seconds: Time since the start of the training, with that of earlier attempts, at the resume point.
+        steps_since: Number of steps in the present averaging interval.
+        loss_step: Step at which training losses were last reported.
+        members: The progress of each member.
+    """
 
     step: int = 0
     train_seconds: float = 0.0
+    elapsed_seconds: float = 0.0
     steps_since: int = 0
     loss_step: int = 0
     members: list[MemberProgress] = field(default_factory=list)
 
 
 _PROGRESS = TypeAdapter(Progress)
+
+
+@dataclass
+class Clock:
+    """The time since the start of a training.
+
+    Attributes:
+        started: Start of this attempt, a value of ``time.monotonic``.
+        earlier: Seconds of earlier attempts until the resume point.
+    """
+
+    started: float = field(default_factory=time.monotonic)
+    earlier: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """The time of all attempts."""
+        return self.earlier + time.monotonic() - self.started
 
 
 @dataclass(frozen=True)
@@ -187,7 +215,7 @@ class StackTraining:
         )
         self.report_every = loss_interval(self.steps)
         self.progress = Progress(members=list(map(MemberProgress, seeds)))
-        self.earlier_seconds = 0.0  # training time before the resume point, in other attempts
+        self.clock = Clock()
         # Sums stay on the device until an evaluation, so steps do not synchronise with the host.
         self.loss_sums = torch.zeros(len(seeds), dtype=torch.float64, device=device)
         self.token_sums = torch.zeros_like(self.loss_sums)
@@ -427,14 +455,18 @@ class StackTraining:
     def _report_losses(self) -> None:
         """Report the training loss of the active members without an evaluation."""
         self._wait()
-        losses = self._newest_losses()
+        losses = self._take_losses()
         for index in self.active_members:
-            self.events.on_loss(self._newest_loss(index, losses))
+            self.events.on_loss(self._evaluation(index, self._loss_metrics(index, losses)))
 
-    def _newest_loss(self, index: int, losses: Sequence[float]) -> Evaluation:
-        """Return the training loss of a member, among those of `_newest_losses`, and its learning rate."""
+    def _loss_metrics(self, index: int, losses: Sequence[float]) -> dict[str, float]:
+        """Return the training loss of a member, among those of `_take_losses`, and its learning rate."""
+        rate = self.optimizer.rate(index, self.progress.step)
+        return {"train/loss": losses[index], "train/lr": rate}
+
+    def _evaluation(self, index: int, metrics: dict[str, float]) -> Evaluation:
+        """Return the metrics of a member at the present step."""
         step = self.progress.step
-        metrics = {"train/loss": losses[index], "train/lr": self.optimizer.rate(index, step)}
         return Evaluation(index, step, step / self.plan.steps_per_epoch, metrics)
 
     def _check_losses(self) -> None:
@@ -444,13 +476,14 @@ class StackTraining:
         run diverged do not depend on the number of validations.
         """
         means = self._mean_losses()
-        losses = self._newest_losses()
+        losses = self._take_losses()
         for index in self.active_members:
+            evaluation = self._evaluation(index, self._loss_metrics(index, losses))
             if math.isfinite(means[index]):
-                self.events.on_loss(self._newest_loss(index, losses))
+                self.events.on_loss(evaluation)
                 continue
             self.retire(index, "diverged")
-            self.events.on_evaluation(self._newest_loss(index, losses))
+            self.events.on_evaluation(evaluation)
         self._start_means()
 
     def _mean_losses(self) -> list[float]:
@@ -465,7 +498,7 @@ class StackTraining:
         self.reported_sums.zero_()
         self.progress.steps_since = 0
 
-    def _newest_losses(self) -> list[float]:
+    def _take_losses(self) -> list[float]:
         """Return the mean training loss per member since the last call, for which the device is waited for."""
         num_steps = max(1, self.progress.step - self.progress.loss_step)
         losses: list[float] = ((self.loss_sums - self.reported_sums) / num_steps).tolist()
@@ -474,30 +507,23 @@ class StackTraining:
         return losses
 
     def _evaluate(self) -> None:
-        progress = self.progress
         mean_losses = self._mean_losses()
-        train_losses = self._newest_losses()
-        step = progress.step
+        train_losses = self._take_losses()
+        step = self.progress.step
         forced = self._validation()
         self._last_validation = forced
         # Training that is too short has not diverged, and early stopping returns to the best weights.
         is_judged = step >= max(self.steps, MIN_JUDGED_STEPS) and self.train.early_stopping is None
         for index in self.active_members:
             metrics = {f"valid/{name}": value for name, value in forced.metrics(index).items()}
+            losses = [metrics["valid/loss"]]
             if step:
-                metrics = {
-                    "train/loss": train_losses[index],
-                    "train/lr": self.optimizer.rate(index, step),
-                } | metrics
-            losses = [metrics["valid/loss"]] if "valid/loss" in metrics else []
-            if step:
+                metrics = self._loss_metrics(index, train_losses) | metrics
                 losses.append(mean_losses[index])
             # At the end, both losses may exceed the loss of a uniform guess.
             if not math.isfinite(sum(losses)) or (is_judged and min(losses) > self.uniform_loss):
                 self.retire(index, "diverged")
-            self.events.on_evaluation(
-                Evaluation(index, step, step / self.plan.steps_per_epoch, metrics)
-            )
+            self.events.on_evaluation(self._evaluation(index, metrics))
             self._stop_early(index, metrics)
         self._start_means()
 
@@ -525,6 +551,7 @@ class StackTraining:
         if self.resume_points is None:
             return
         self._wait()
+        self.progress.elapsed_seconds = self.clock.seconds
         tensors = {f"model/{name}": value for name, value in self.model.state_dict().items()}
         tensors |= {f"optimizer/{name}": value for name, value in self.optimizer.state().items()}
         for member, weights in self.best_weights.items():
@@ -544,7 +571,7 @@ class StackTraining:
                 if not point.is_intact():
                     raise HeadToHeadError("its sha256 is not that of its name")
                 self._restore(*checkpoint.load(point.path))
-                self.earlier_seconds = self.progress.train_seconds
+                self.clock.earlier = self.progress.elapsed_seconds
                 break
             except HeadToHeadError as error:
                 damaged.append(f"the resume point of step {point.step} is damaged ({error})")
@@ -590,7 +617,7 @@ class StackTraining:
                 }
 
     def _sums(self) -> dict[str, Tensor]:
-        """Return the sums per member since the last evaluation, and those of the whole training."""
+        """Return the sums per member of the present averaging interval, and those of the whole training."""
         return {
             "losses": self.loss_sums,
             "reported": self.reported_sums,

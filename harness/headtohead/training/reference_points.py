@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from headtohead.data import PreparedData, reference_points
 from headtohead.data.metrics import task_metrics
-from headtohead.errors import HeadToHeadError
 from headtohead.files import write_json
 from headtohead.schema.metric import Metric
-from headtohead.schema.run_config import DataConfig
+from headtohead.schema.run_config import RunConfig
 from headtohead.storage.experiment import (
     REFERENCE_POINTS,
-    ExperimentDirectory,
     ReferencePointsRecord,
     ReferenceScores,
     read_reference_points,
@@ -22,37 +19,27 @@ from headtohead.storage.experiment import (
 from headtohead.storage.paths import checked_path
 from headtohead.training.evaluate import Translations
 
-Load = Callable[[DataConfig], PreparedData]
 
-
-def save_reference_points(experiment_dir: Path, load: Load) -> None:
-    """Compute the reference points of an experiment's data that its folder lacks.
+def save_reference_points(
+    experiment_dir: Path, scored: Iterable[tuple[RunConfig, PreparedData]]
+) -> None:
+    """Compute the reference points of an experiment that its folder lacks.
 
     Args:
-        experiment_dir: The folder with ``experiment.json``.
-        load: Returns the prepared data of a configuration; data that cannot be loaded are left out.
+        experiment_dir: The experiment's folder.
+        scored: The configuration of each variant, with its data; variants without decoding have no reference points.
     """
-    record = ExperimentDirectory.read(experiment_dir).record
-    stored = read_reference_points(experiment_dir)
-    configs = [variant.config for variant in record.variants]
-    wanted = {
-        (config.data.model_dump_json(), config.evaluate.test_limit): config
-        for config in configs
-        if config.evaluate.decode != "none"
+    entries = {
+        (entry.data_hash, entry.test_limit): entry
+        for entry in read_reference_points(experiment_dir)
     }
-    if len(stored) >= len(wanted) and (
-        not wanted or record.data["data_hash"] in {entry.data_hash for entry in stored}
-    ):
-        return
-    entries = {(entry.data_hash, entry.test_limit): entry for entry in stored}
-    for config in wanted.values():
-        with suppress(HeadToHeadError):
-            data, limit = load(config.data), config.evaluate.test_limit
-            if (data.data_hash, limit) not in entries:
-                entries[data.data_hash, limit] = reference_scores(
-                    data, limit, task_metrics(config.data.dataset)
-                )
-    if len(entries) > len(stored):
+    num_stored = len(entries)
+    for config, data in scored:
+        limit = config.evaluate.test_limit
+        if config.evaluate.decode != "none" and (data.data_hash, limit) not in entries:
+            metrics = task_metrics(config.data.dataset)
+            entries[data.data_hash, limit] = reference_scores(data, limit, metrics)
+    if len(entries) > num_stored:
         points = ReferencePointsRecord(data=tuple(entries.values()))
         write_json(checked_path(experiment_dir, REFERENCE_POINTS), points.to_json())
 

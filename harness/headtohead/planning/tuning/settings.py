@@ -15,7 +15,7 @@ from headtohead.config.loading import LoadedExperiment
 from headtohead.config.source_location import SourceLocation, shown
 from headtohead.config.validation_errors import find_field
 from headtohead.planning.between import END, START
-from headtohead.planning.design import Axes, Design, Written
+from headtohead.planning.design import Design, Written, located_values, sized_fields
 from headtohead.schema.experiment_file import AUTO_FACTORS
 from headtohead.schema.run_config import (
     MEMBER_FIELDS,
@@ -125,11 +125,10 @@ def settings_of(loaded: LoadedExperiment, design: Design) -> tuple[TuningSetting
         _refuse_field(path, design, location.child(path))
     if not tune:
         raise location.error("tune has no field; add one, such as train.lr: [0.001, 0.003]")
-    axes = Axes(loaded)
     choices = []
     for path, values in tune.items():
         listed = _around(design, path, location) if values == "auto" else values
-        choices.append(axes.choices({path: listed}, location))
+        choices.append(located_values({path: listed}, location, sized_fields(loaded)))
     settings: dict[tuple[Scalar, ...], TuningSetting] = {}
     for parts in itertools.product(*choices):
         written: dict[str, Written] = {}
@@ -173,7 +172,7 @@ def _refuse_field(path: str, design: Design, location: SourceLocation) -> None:
 
 def _is_compared(design: Design, fields: Collection[Field]) -> bool:
     """Return whether these fields are an axis of the design, or differ between the configurations of ``between``."""
-    if not design.changes:
+    if not design.is_between:
         return any(_fields_of(axis) & {*fields} for axis in design.axes)
     start = design.variant(START).config
     end = design.variant(END).config

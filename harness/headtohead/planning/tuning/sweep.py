@@ -59,6 +59,7 @@ def sweep(
         excluded=(),
         seeds=seeds,
         start=design.start,
+        labels={variant.slug: variant.axes for variant in variants},
         further_seeds=dict.fromkeys(further, further_seeds),
     )
     return replace(loaded, name=loaded.sweep_name, file=file, seeds=seeds), swept_design

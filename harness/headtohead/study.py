@@ -79,7 +79,7 @@ class Retraining:
         retry: Failed runs.
         repair: Damaged runs.
         stale: STALE runs.
-        only: Slugs of the variants that are trained; empty for all.
+        only: Slugs of the variants that are trained; empty for all. The sweep of ``tune`` has all variants.
     """
 
     fresh: bool = False

@@ -443,3 +443,11 @@ def test_each_data_set_has_its_own_block_model(analysed):
         weights = {f"{data}-rotary": 1, f"{data}-sinusoidal": -1}
         test = expected_test(by_data[data], weights)
         assert over_seeds(found.difference) == pytest.approx(test[:])
+
+
+def test_a_metric_without_a_direction_has_neither_better_nor_worse(quickstart):
+    """``attention/encoder/entropy`` of a declared contrast."""
+    frames = load_frames(quickstart)
+    entropy = "attention/encoder/entropy"
+    contrasts = Analysis(frames, entropy).families.variants.contrasts
+    assert {contrast.higher_is_better for contrast in contrasts} == {None}

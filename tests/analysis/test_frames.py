@@ -1,4 +1,5 @@
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,16 @@ def test_an_equal_variant_has_the_scores_of_the_trained_variant(messy):
     equal, own = "sinusoidal-split-heads-causal", "sinusoidal-split-heads-padding-causal"
     assert equal not in set(frames.runs["variant"])
     assert frames.scores(equal, "test/exact_match") == frames.scores(own, "test/exact_match") != {}
+
+
+def test_costs_that_the_runs_of_a_stack_share_have_no_interval(quickstart):
+    frames = load_frames(quickstart)
+    slug = frames.baseline
+    assert frames.summary(slug, "valid/loss").low < frames.summary(slug, "valid/loss").high
+    cost = frames.summary(slug, "system/train_seconds")
+    scores = frames.scores(slug, "system/train_seconds").values()
+    assert cost.mean == pytest.approx(sum(scores) / len(scores))
+    assert math.isnan(cost.low) and math.isnan(cost.high) and math.isnan(cost.sd)
 
 
 def test_a_run_without_files_is_planned_and_only_done_runs_have_scores(messy):

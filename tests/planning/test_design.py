@@ -361,6 +361,16 @@ ERRORS = [
         "did you mean 'test/bleu'?",
     ),
     (
+        "metrics: {primary: system/train_seconds}",
+        "metrics.primary",
+        "its seeds do not repeat the measurement; list it in metrics.report",
+    ),
+    (
+        "contrasts: [{name: c, variant: {}, metric: system/tokens_per_second}]",
+        "contrasts[0].metric",
+        "its seeds do not repeat the measurement; list it in metrics.report",
+    ),
+    (
         "metrics: {primary: attention/encoder/entropy}",
         "metrics.primary",
         "attention/encoder/entropy",

@@ -107,7 +107,7 @@ def compare_variants(scores: Scores, slugs: Iterable[str]) -> dict[str, BestComp
         sides,
         table,
         margin=scores.margin(metric, [leader]),
-        higher_is_better=higher_is_better(metric),
+        higher_is_better=bool(higher_is_better(metric)),
         looks=frames.looks,
     )
     return {side.variant: comparison for side, comparison in comparisons.items()}

@@ -299,4 +299,5 @@ def non_autoregressive(model: Transformer, source: Tensor, lengths: Tensor) -> T
         source: Ids ``[member, batch, time]``, padding last.
         lengths: Source tokens without padding, ``[member, batch]``.
     """
-    return model(source, lengths, torch.zeros_like(source), lengths).argmax(-1)
+    logits: Tensor = model(source, lengths, torch.zeros_like(source), lengths)
+    return logits.argmax(-1)

@@ -336,7 +336,9 @@ def declared_contrasts(
         location = loaded.location("contrasts", number)
         for field in ("metric", "against_metric"):
             metric = getattr(declared, field)
-            check_metric(metric, base.config, location.child(field), of_heads_too=True)
+            check_metric(
+                metric, base.config, location.child(field), of_heads_too=True, compared=True
+            )
         selected = []
         for field in ("variant", "against"):
             when = getattr(declared, field)

@@ -12,6 +12,11 @@ from headtohead.schema.metric import measured, of_heads
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.experiment import MetricRecord, ReportedMetrics
 
+BY_STACK = (
+    "'{metric}' is measured once for all runs that train together, so its seeds do not repeat the measurement; list it "
+    "in metrics.report"
+)
+
 
 def check_metric(
     name: str | None,
@@ -19,7 +24,7 @@ def check_metric(
     location: SourceLocation,
     *,
     of_heads_too: bool = False,
-    directed: bool = False,
+    compared: bool = False,
 ) -> None:
     """Raise unless the runs of a configuration measure a metric.
 
@@ -28,11 +33,11 @@ def check_metric(
         config: A variant of the experiment.
         location: Location of the name in the file.
         of_heads_too: Whether metrics of ``h2h ablate-heads`` are valid too.
-        directed: Whether the metric must be better high or better low.
+        compared: Whether variants are compared by the metric.
 
     Raises:
-        HeadToHeadError: If the runs do not measure it, with the nearest name; if it must have a direction and has none;
-            or if the dataset is unknown or declares a metric with a reserved name. With ``directed``, also if two
+        HeadToHeadError: If the runs do not measure it, with the nearest name; or if the dataset is unknown or declares
+            a metric with a reserved name. With ``compared``, also if the seeds do not repeat its measurement; if two
             datasets declare different metrics of this name, or any dataset one with a reserved name.
     """
     if name is None:
@@ -47,14 +52,12 @@ def check_metric(
         names += of_heads(task, config.roles)
     if name not in names:
         raise location.error(f"unknown metric '{name}'{nearest(name, names)}")
-    if not directed:
+    if not compared:
         return
     metric = find_metric(name)
     assert metric is not None, "every name of the list is that of a metric"
-    if metric.higher_is_better is None:
-        raise location.error(
-            f"'{name}' is neither better high nor better low; list it in metrics.report"
-        )
+    if metric.by_stack:
+        raise location.error(BY_STACK.format(metric=name))
 
 
 def reported_metrics(loaded: LoadedExperiment, config: RunConfig) -> ReportedMetrics:
@@ -72,7 +75,12 @@ def reported_metrics(loaded: LoadedExperiment, config: RunConfig) -> ReportedMet
     location = loaded.location("metrics")
     first, *others = task_metrics(config.data.dataset)
     primary = metrics.primary or f"test/{first.name}"
-    check_metric(primary, config, location.child("primary"), directed=True)
+    check_metric(primary, config, location.child("primary"), compared=True)
+    metric = find_metric(primary)
+    if metric is not None and metric.higher_is_better is None:
+        raise location.child("primary").error(
+            f"'{primary}' is neither better high nor better low; list it in metrics.report"
+        )
     report = metrics.report
     if report is None:
         report = ("valid/loss", *(f"test/{metric.name}" for metric in others))

@@ -26,6 +26,7 @@ class Metric:
             training loop measures.
         per_target: Returns a count of a target text, the second count beside the example's loss in nats.
         pool: Returns the score of counts that are summed over examples; None if it is not computed from counts.
+        by_stack: Whether the runs that train together have a single measurement, so that their seeds do not repeat it.
         counts_of: Of a metric that runs do not store, the name of the metric whose stored counts ``pool`` uses.
         signature: Returns the version and settings of an external implementation for the references of a test set.
     """
@@ -39,6 +40,7 @@ class Metric:
     per_example: Callable[[Sequence[str], tuple[tuple[str, ...], ...]], Any] | None = None
     per_target: Callable[[str], float] | None = None
     pool: Callable[[Sequence[float]], float] | None = None
+    by_stack: bool = False
     counts_of: str = ""
     signature: Callable[[tuple[tuple[str, ...], ...]], str] | None = None
 
@@ -71,13 +73,13 @@ TEACHER_FORCED = (LOSS, PERPLEXITY, TOKEN_ACCURACY)
 """Metrics of every task, from the sums of loss, correct tokens and tokens of a pass that reads the target."""
 
 COSTS = (
-    Metric("peak_memory_mb", higher_is_better=False, decimals=1),
-    Metric("step_ms", higher_is_better=False, decimals=1),
-    Metric("train_seconds", higher_is_better=False, decimals=1),
-    Metric("wall_seconds", higher_is_better=False, decimals=1),
-    Metric("tokens_per_second", decimals=1),
+    Metric("peak_memory_mb", higher_is_better=False, decimals=1, by_stack=True),
+    Metric("step_ms", higher_is_better=False, decimals=1, by_stack=True),
+    Metric("train_seconds", higher_is_better=False, decimals=1, by_stack=True),
+    Metric("wall_seconds", higher_is_better=False, decimals=1, by_stack=True),
+    Metric("tokens_per_second", decimals=1, by_stack=True),
     Metric("tokens_seen", "target tokens seen in training", higher_is_better=None, decimals=0),
-    Metric("mfu"),
+    Metric("mfu", by_stack=True),
 )
 """Costs of training, ``system/NAME``."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from headtohead.storage.experiment import (
     read_reference_points,
 )
 from headtohead.storage.leases import observe
-from headtohead.storage.metrics import span
+from headtohead.storage.metrics import is_by_stack, span
 from headtohead.storage.record import read_record
 from headtohead.storage.results import MetricLine, ResultsRecord
 from headtohead.storage.run import RUN, RunRecord, StatusRecord
@@ -128,8 +128,14 @@ class Frames:
         return int(max(self.rows(slug)["step"].dropna(), default=0))
 
     def summary(self, slug: str, metric: str) -> Summary:
-        """Return mean and confidence interval of a variant's final metric over seeds."""
-        return summarise(list(self.scores(slug, metric).values()), span=span(metric))
+        """Return mean and confidence interval of a variant's final metric over seeds.
+
+        Costs that runs of a stack share have no interval: their seeds do not repeat the measurement.
+        """
+        summary = summarise(list(self.scores(slug, metric).values()), span=span(metric))
+        if is_by_stack(metric):
+            return replace(summary, sd=math.nan, low=math.nan, high=math.nan)
+        return summary
 
     @cached_property
     def _by_variant(self) -> dict[str, pd.DataFrame]:

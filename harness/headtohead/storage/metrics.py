@@ -65,6 +65,12 @@ def find(name: str) -> Metric | None:
     return metric
 
 
+def is_by_stack(name: str) -> bool:
+    """Return whether runs that train together have a single measurement of a metric, such as tokens per second."""
+    metric = find(name)
+    return metric is not None and metric.by_stack
+
+
 def derived(buckets: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     """Return the metrics that runs do not store, over all test sentences, from the counts of a run's buckets."""
     from headtohead.data.metrics import DERIVED
@@ -107,8 +113,8 @@ def stored(metric: str) -> str:
     return f"test/{declared.counts_of}"
 
 
-def higher_is_better(name: str) -> bool:
-    """Return whether larger values of a metric are better.
+def higher_is_better(name: str) -> bool | None:
+    """Return whether larger values of a metric are better; None for a metric without a direction.
 
     Raises:
         HeadToHeadError: If no record that was read and no registered dataset declares the metric.
@@ -118,7 +124,7 @@ def higher_is_better(name: str) -> bool:
         raise HeadToHeadError(
             f"no dataset declares the metric '{name}'; load the plugin of its dataset with --plugin"
         )
-    return bool(metric.higher_is_better)
+    return metric.higher_is_better
 
 
 _spans: dict[str, tuple[float, float]] = {}

@@ -26,13 +26,11 @@ MAX_NAMES = 6
 """Maximum number of contrasts of a family that are named."""
 
 HEADING = (
-    "what {seeds} seeds show in {power:.0f} % of studies (by simultaneous {confidence:g} % intervals; "
-    "sd: standard deviation of {score} over the seeds of a variant)"
+    "what {seeds} seeds{look} show in {power:.0f} % of studies, by simultaneous {confidence:g} % intervals over seeds "
+    "alone; those of the report are wider, by the variance of test examples and tuned values (sd: standard deviation "
+    "of {score} over the seeds of a variant)"
 )
-HEADING_OF_LOOKS = (
-    "what {seeds} seeds, the last look, show in {power:.0f} % of studies (by simultaneous {confidence:g} % intervals; "
-    "sd: standard deviation of {score} over the seeds of a variant)"
-)
+LAST_LOOK = ", the last look,"
 HEADING_OF_A_SEED = (
     "contrasts, without an interval with a single seed; use at least 2 seeds, better 6"
 )
@@ -114,9 +112,9 @@ class Power:
         """The conditions of the power and the unit of `lines`, the same for all families of a design."""
         if self.seeds < 2:
             return HEADING_OF_A_SEED
-        template = HEADING_OF_LOOKS if self.looks else HEADING
-        return template.format(
+        return HEADING.format(
             seeds=self.seeds,
+            look=LAST_LOOK if self.looks else "",
             power=100 * POWER,
             confidence=100 * CONFIDENCE,
             score=self.primary or self.metric,

@@ -29,7 +29,7 @@ from headtohead.execution.repair import (
     with_reset,
 )
 from headtohead.execution.scheduler import Machine, Outcome, execute, final_states, pending
-from headtohead.planning.notes import notes_of
+from headtohead.planning.notes import notes_of, unused_plugin_files
 from headtohead.planning.plan import Plan, Stage
 from headtohead.planning.planner import Planner
 from headtohead.planning.replacing import dropped_note, find_replaced
@@ -178,6 +178,8 @@ class Study:
         if reason is not None:
             raise HeadToHeadError(reason)
         self._check_plugins()
+        for sentence in unused_plugin_files(self.plan):
+            self.log(f"note: {sentence}")
         if self.retraining.fresh:
             return  # all runs are archived, whether or not the plan has them
         dropped = dropped_note(self.plan)

@@ -66,7 +66,9 @@ def test_costs_that_the_runs_of_a_stack_share_have_no_interval(quickstart):
     cost = frames.summary(slug, "system/train_seconds")
     scores = frames.scores(slug, "system/train_seconds").values()
     assert cost.mean == pytest.approx(sum(scores) / len(scores))
-    assert math.isnan(cost.low) and math.isnan(cost.high) and math.isnan(cost.sd)
+    assert math.isnan(cost.low)
+    assert math.isnan(cost.high)
+    assert math.isnan(cost.sd)
 
 
 def test_a_run_without_files_is_planned_and_only_done_runs_have_scores(messy):

@@ -126,6 +126,17 @@ def test_an_error_in_a_plugin_is_one_line_with_its_location(
     ), output
 
 
+def test_a_plugin_file_that_no_variant_uses_is_named(h2h, experiment, tmp_path):
+    bias = f"{BIAS}{DISTANCE}[:, None, None]"
+    (tmp_path / "mine.py").write_text(plugin_file(bias, name="mine"))
+    note = "note: no variant has an entry of 'mine.py': positional/mine; name one in base or in the design"
+    assert note in h2h("plan", experiment, "--plugin", "mine.py")[1]
+    experiment.write_text(EXPERIMENT.replace("none]", "mine]"))
+    code, output = h2h("plan", experiment, "--plugin", "mine.py")
+    assert code == 0
+    assert "no variant has an entry" not in output
+
+
 BOOM = "raise ValueError('boom')"
 SCHEDULE = "def rate(self, moment): return moment.lr"
 MASK = "def mask(self, role, query, key, lengths): return None"

@@ -31,6 +31,7 @@ def command(experiment: Path, runs: Path, fresh: bool, form: str, **options: Any
     # Errors of the file are raised before torch is loaded.
     loaded = load_file(experiment, label=options.pop("name"), **options)
     has_heading = form == "text" and echo_on_terminal(loaded.heading)  # torch takes seconds to load
+    from headtohead.planning.notes import unused_plugin_files
     from headtohead.planning.planner import make_plan
     from headtohead.planning.replacing import dropped_note, find_replaced
 
@@ -44,6 +45,8 @@ def command(experiment: Path, runs: Path, fresh: bool, form: str, **options: Any
         if not has_heading:
             echo(loaded.heading)
         _print_text(plan)
+        for sentence in unused_plugin_files(plan):
+            echo("", f"note: {sentence}")
         if refused:
             echo("", f"h2h run refuses this: {refused}")
         elif dropped:

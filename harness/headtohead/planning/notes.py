@@ -8,6 +8,8 @@ from headtohead.config.labels import listed, text
 from headtohead.planning.lengths import length_notes
 from headtohead.planning.plan import Plan
 from headtohead.planning.variants import comparison_group
+from headtohead.plugins.families import FAMILIES
+from headtohead.plugins.registry import FILE, current
 from headtohead.storage.record import leaves
 
 MAX_REASONS = 3
@@ -17,6 +19,26 @@ MAX_REASONS = 3
 def notes_of(plan: Plan) -> list[str]:
     """Return the notes on a plan, in the order of `RULES`."""
     return [note for rule in RULES for note in rule(plan)]
+
+
+UNUSED_FILE = "no variant has an entry of '{file}': {entries}; name one in base or in the design to compare it"
+
+
+def unused_plugin_files(plan: Plan) -> list[str]:
+    """Return a sentence on each plugin file of this process that has entries for configurations, but none in the plan.
+
+    It is no note of the plan, because the record does not depend on what the process has loaded.
+    """
+    used = {entry.label for variant in plan.variants for entry in variant.plugins}
+    by_file: dict[str, list[str]] = {}
+    for entry in current().all():
+        if entry.distribution == FILE and FAMILIES[entry.family].place:
+            by_file.setdefault(entry.module, []).append(entry.label)
+    sentences = []
+    for file, labels in by_file.items():
+        if used.isdisjoint(labels):
+            sentences.append(UNUSED_FILE.format(file=file, entries=listed(labels)))
+    return sentences
 
 
 def count_are(number: int, noun: str) -> str:

@@ -110,6 +110,10 @@ class Registered:
         return f"{self.family}/{self.name}"
 
 
+FILE = "file"
+"""The distribution of the entries of a plugin file."""
+
+
 @dataclass
 class Registry:
     """All entries of a process, by family and name."""
@@ -204,7 +208,7 @@ class Registry:
         if path.resolve() in self.installed or self.files.get(path.resolve()) == source:
             return
         plugin, imported = import_source(path, source)
-        self.add(plugin, str(path), "file", "-", imported)
+        self.add(plugin, str(path), FILE, "-", imported)
         log.info("loaded plugin file %s, sha256 %s", path, hashlib.sha256(source).hexdigest())
         self.files[path.resolve()] = source
 

@@ -1,4 +1,4 @@
-"""The pages of ``docs/results``: a heat map of all committed differences, and a card per change.
+"""The pages of ``docs/results``: a table of the committed differences of single changes, and a card per change.
 
 A change is a field with its value before and after, such as positional: sinusoidal → rotary. Everything is read from
 ``answer.json`` and ``results.csv`` of the committed reports that are not withdrawn. A setting in which all scores are
@@ -15,7 +15,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -60,16 +60,31 @@ NOT_CARDS = ("README.md", "records.md", "noise.md")
 OF_BASELINE = "baseline-"
 """Beginning of a value of ``match`` by which every variant has the size of the baseline."""
 
+SAME_RUNS = re.compile(r"the same runs as (.+), counted once")
+"""The reason of a contrast whose runs are those of another contrast, with its name."""
+
+TEXTS = re.compile(r"data/(shakespeare|english|docstrings)\.txt")
+"""Files that ``benchmarks/texts.py`` writes."""
+
+AS_CONFIGURED = {"sizes": "sizes as configured", "tuned": "not tuned"}
+"""Text of a detail of a setting that is empty, where another setting has one."""
+
+MAX_NAMED = 3
+"""Settings that the answer of a card names one by one."""
+
 SETTLED = {"better": "better", "worse": "worse", "larger": "other", "smaller": "other"}
 SETTLED |= {"equivalent": "equivalent"}
 """The class of a verdict by its direction; the cell of another direction is hatched."""
 
+COUNTS = ["parameters/non_embedding", "flops_per_token"]
+"""Columns of ``results.csv`` with the cost of a variant."""
+
 
 @dataclass(frozen=True)
 class Setting:
-    """Where a difference was measured: data, size and training; its text is the head of a column.
+    """Where a difference was measured: data, size and training.
 
-    A difference that is an average has every value of its parts, such as ``2 + 2, or 5`` layers.
+    A difference that is an average has every value of its parts, such as ``5 / 2`` layers.
     """
 
     data: str
@@ -91,9 +106,7 @@ class Setting:
         return cls(
             data=_distinct([part["data"] for part in parts]),
             width=_distinct([str(part["width"]) for part in parts]),
-            layers=", or ".join(
-                dict.fromkeys(" + ".join(map(str, part["layers"])) for part in parts)
-            ),
+            layers=" / ".join(dict.fromkeys(_layers(part["layers"]) for part in parts)),
             steps=_distinct([f"{part['steps']:,}" for part in parts]),
             passes=_distinct([f"{part['passes']:.2g}" for part in parts if part["passes"]]),
             matched=_distinct([part["matched"] for part in parts if part["matched"]]),
@@ -105,19 +118,34 @@ class Setting:
         )
 
     @property
-    def lines(self) -> list[str]:
-        """The setting as lines of a cell."""
+    def details(self) -> dict[str, str]:
+        """The parts of its text by their names, of which "sizes" and "tuned" can be empty."""
         unit = "layer" if self.layers == "1" else "layers"
-        lines = [self.data, f"width {self.width}, {self.layers} {unit}", f"{self.steps} steps"]
+        steps = f"{self.steps} steps"
         if self.passes:
-            unit = "pass" if self.passes == "1" else "passes"
-            lines[-1] += f", {self.passes} {unit}"
-        if self.matched:
-            lines.append(f"equal {self.matched.removeprefix(OF_BASELINE)}")
-        if self.tuned:
-            names = [field.rpartition(".")[2].replace("lr", "rates") for field in self.tuned]
-            lines.append(f"tuned {listed(names)}")
-        return lines
+            steps += f", {self.passes} {'pass' if self.passes == '1' else 'passes'}"
+        sizes = f"equal {self.matched.removeprefix(OF_BASELINE)}" if self.matched else ""
+        names = [name.rpartition(".")[2].replace("lr", "learning rates") for name in self.tuned]
+        return {
+            "data": self.data,
+            "size": f"width {self.width}, {self.layers} {unit}",
+            "steps": steps,
+            "sizes": sizes,
+            "tuned": f"tuned {listed(names)}" if names else "",
+        }
+
+    @property
+    def lines(self) -> list[str]:
+        """The details of its text that are not empty."""
+        return [detail for detail in self.details.values() if detail]
+
+
+def _layers(counts: Sequence[int]) -> str:
+    """Return the number of layers, or those of the encoder and of the decoder, as text."""
+    if len(counts) == 1:
+        return str(counts[0])
+    encoder, decoder = counts
+    return f"{encoder} encoder + {decoder} decoder"
 
 
 def _distinct(values: Sequence[str]) -> str:
@@ -134,12 +162,18 @@ class Result:
         setting: Where the difference was measured.
         contrast: Its fields of ``answer.json``.
         name: The change as people call it.
+        pairs: Changed variant and variant without the change, by their names in the table of runs.
+        model: The variants without the change as people call them; empty if they are not in the table of runs.
+        runs: The hashes of its runs.
     """
 
     report: str
     setting: Setting
     contrast: Mapping[str, Any]
     name: str
+    pairs: Sequence[tuple[str, str]] = ()
+    model: str = ""
+    runs: frozenset[str] = field(default_factory=frozenset)
 
     @property
     def change(self) -> tuple[str, str, str]:
@@ -203,13 +237,55 @@ def results(reports: Path = REPORTS) -> list[Result]:
     """Return every judged main contrast of a component, report by report, without withdrawn reports."""
     results = []
     for report, answer in committed_answers(reports):
+        table = runs_of(report, reports)
+        same = _same_runs(answer["contrasts"])
         for contrast in answer["contrasts"]:
-            if _is_shown(contrast):
-                name = _name(contrast, answer["contrasts"])
-                settings = [answer["settings"][against] for _, against in contrast["pairs"]]
-                setting = Setting.of(settings)
-                results.append(Result(report, setting, contrast, name))
+            if not _is_shown(contrast):
+                continue
+            pairs = []
+            for variant, against in contrast["pairs"]:
+                pairs.append((same.get(variant, variant), same.get(against, against)))
+            variants = [name for pair in pairs for name in pair]
+            others = table[table["variant"].isin([against for _, against in pairs])]
+            result = Result(
+                report=report,
+                setting=Setting.of([answer["settings"][name] for _, name in contrast["pairs"]]),
+                contrast=contrast,
+                name=_name(contrast, answer["contrasts"]),
+                pairs=tuple(pairs),
+                model=" / ".join(dict.fromkeys(others["title"])),
+                runs=frozenset(table.loc[table["variant"].isin(variants), "run_hash"]),
+            )
+            results.append(result)
     return results
+
+
+def runs_of(report: str, reports: Path) -> pd.DataFrame:
+    """Return the table of the runs of a report, which is empty if the report has none."""
+    file = reports / report / "results.csv"
+    if not file.is_file():
+        return pd.DataFrame(columns=["variant", "title", "run_hash", *COUNTS])
+    return pd.read_csv(file)
+
+
+def _same_runs(contrasts: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the variants that are not in the table of runs, with the variant whose runs they share.
+
+    They are found by contrasts that are "the same runs as" another contrast with the same other side.
+    """
+    by_name = {(contrast["family"], contrast["name"]): contrast for contrast in contrasts}
+    same = {}
+    for contrast in contrasts:
+        reason = SAME_RUNS.search(contrast["reason"] or "")
+        first = by_name.get((contrast["family"], reason[1])) if reason else None
+        if first is None:
+            continue
+        for (variant, against), (counted_variant, other) in zip(
+            contrast["pairs"], first["pairs"], strict=False
+        ):
+            if against == other:
+                same[variant] = counted_variant
+    return same
 
 
 def _name(contrast: Mapping[str, Any], contrasts: Sequence[Mapping[str, Any]]) -> str:
@@ -259,55 +335,86 @@ def by_change(results_shown: Sequence[Result]) -> dict[tuple[str, str, str], lis
     return dict(ordered)
 
 
-CELL = '{difference} {metric}<br>{interval}<br><span class="{kind}">{verdict}</span>'
-NO_VERDICT_CELL = '{difference}<br><span class="open">{verdict}</span>'
+TABLE_HEAD = """| change | setting | difference | 95 % interval | verdict | report |
+|---|---|---:|---|---|---|"""
+TABLE_ROW = '| {change} | {setting} | {difference} | {interval} | <span class="{kind}">{verdict}</span> | {report} |'
 
 
-def heat_map(results_shown: Sequence[Result]) -> str:
-    """Return the table of all results, a row per change and a column per report and setting.
+def table(results_shown: Sequence[Result]) -> str:
+    """Return the table of all results, change by change.
 
-    The class of a verdict is its colour on the site; elsewhere the table has the verdict in words alone.
+    The class of a verdict is its colour on the site; elsewhere the table has the verdict in words alone. Where the
+    scores cannot tell, it has what all of them are in place of the difference.
     """
     if not results_shown:
         return "No report has a result."
-    columns = list(dict.fromkeys((result.report, result.setting) for result in results_shown))
-    heads = []
-    for report, setting in columns:
-        heads.append("<br>".join([*setting.lines, f"`{report}`"]))
-    lines = [f"| change | {' | '.join(heads)} |", f"|---|{'---|' * len(columns)}"]
+    lines = [TABLE_HEAD]
     for change, group in by_change(results_shown).items():
-        cells: dict[tuple[str, Setting], list[Result]] = {}
-        for result in group:
-            cells.setdefault((result.report, result.setting), []).append(result)
-        row = [f"[{group[0].name}]({slug(change)}.md)"]
-        row += [_cells(cells.get(column, [])) for column in columns]
-        lines.append(f"| {' | '.join(row)} |")
+        link = f"[{group[0].name}]({slug(change)}.md)"
+        for result, setting in zip(group, labels(group, ["data", "size"]), strict=True):
+            difference = result.difference
+            if result.can_tell:
+                difference += f" {readable(result.metric)}"
+            line = TABLE_ROW.format(
+                change=link,
+                setting=setting,
+                difference=difference,
+                interval=result.interval,
+                kind=SETTLED.get(result.contrast["direction"], "open"),
+                verdict=result.contrast["verdict"],
+                report=_linked(result.report),
+            )
+            lines.append(line)
     return "\n".join(lines)
 
 
-def _cells(group: Sequence[Result]) -> str:
-    """Return the results of a change in a column; several ones have their names in the report."""
-    if len(group) < 2:
-        return "".join(map(_cell, group))
-    return "<br>".join(f"{result.contrast['name']}:<br>{_cell(result)}" for result in group)
+def settings_of(group: Sequence[Result]) -> list[str]:
+    """Return the setting of each result of a change, with the model that was changed if a report has several."""
+    times = Counter((result.report, result.setting) for result in group)
+    texts = []
+    for result, detail in zip(group, _details(group), strict=True):
+        names = ["data", "size", "steps", "sizes", "tuned"]
+        if times[result.report, result.setting] > 1:
+            names.append("model")
+        texts.append(", ".join(detail[name] for name in names if detail[name]))
+    return texts
 
 
-def _cell(result: Result) -> str:
-    """Return the cell of a result: difference, interval and verdict, which has the class of its direction.
+def labels(group: Sequence[Result], always: Sequence[str] = ()) -> list[str]:
+    """Return what distinguishes the settings of results of a change, the fewest details that do.
 
-    Where the scores cannot tell, it has what all of them are in place of the difference.
+    Args:
+        group: The results.
+        always: Names of details that every label has.
     """
-    if not result.can_tell:
-        return NO_VERDICT_CELL.format(
-            difference=result.difference, verdict=result.contrast["direction"]
-        )
-    return CELL.format(
-        kind=SETTLED.get(result.contrast["direction"], "open"),
-        difference=result.difference,
-        metric=readable(result.metric),
-        interval=result.interval,
-        verdict=result.contrast["verdict"],
-    )
+    details = _details(group)
+    shown = list(always)
+    for name in details[0]:
+        texts = [tuple(detail[part] for part in shown) for detail in details]
+        is_distinct = len(set(texts)) == len(texts)
+        differs = len({detail[name] for detail in details}) > 1
+        if differs and not is_distinct and name not in shown:
+            shown.append(name)
+    return [", ".join(detail[name] for name in shown) for detail in details]
+
+
+def _details(group: Sequence[Result]) -> list[dict[str, str]]:
+    """Return the details of the setting of each result, its model and its report, by their names.
+
+    A detail that no result has is empty. The model is the one that was changed; if its name is not known, it is the
+    contrast in the report.
+    """
+    details = []
+    for result in group:
+        detail = result.setting.details
+        detail["model"] = f"model “{result.model or result.contrast['name']}”"
+        detail["report"] = f"`{result.report}`"
+        details.append(detail)
+    for name, as_configured in AS_CONFIGURED.items():
+        if any(detail[name] for detail in details):
+            for detail in details:
+                detail[name] = detail[name] or as_configured
+    return details
 
 
 def combined(group: Sequence[Result]) -> CombinedSettings | None:
@@ -319,17 +426,21 @@ def combined(group: Sequence[Result]) -> CombinedSettings | None:
 
 def _why_not_combined(group: Sequence[Result]) -> str:
     """Return the sentence on why settings in one metric are not combined; empty if they are."""
+    if shares_report(group):
+        return SHARED_REPORT
     if shares_runs(group):
-        return SHARED
+        return SHARED_RUNS
     if len(group) < MIN_SETTINGS:
         number = counted(len(group), "setting").capitalize()
-        return SINGLE.format(number=number, metric=readable(group[0].metric))
+        metric = readable(group[0].metric)
+        data = _distinct([result.setting.data for result in group])
+        return SINGLE.format(number=number, metric=metric, data=data)
     if not all(result.estimate.error > 0 for result in group):
         return CONSTANT
     return ""
 
 
-def shares_runs(group: Sequence[Result]) -> bool:
+def shares_report(group: Sequence[Result]) -> bool:
     """Return whether results of a report have the same data, size and steps, so that they can share runs."""
     trained: set[tuple[str, ...]] = set()
     for result in group:
@@ -340,47 +451,94 @@ def shares_runs(group: Sequence[Result]) -> bool:
     return False
 
 
+def shares_runs(group: Sequence[Result]) -> bool:
+    """Return whether two results have a run in common, which reports can take over from each other."""
+    seen: set[str] = set()
+    for result in group:
+        if not seen.isdisjoint(result.runs):
+            return True
+        seen |= result.runs
+    return False
+
+
 COMBINED = (
     "Over {settings} settings, the mean difference in {metric} is {mean} ({interval}). In another setting it is "
     "expected from {prediction}."
 )
-SINGLE = "{number} in {metric}: too few to say what another setting would give."
+SINGLE = "{number} in {metric} ({data}): too few to say what another setting would give."
 NOT_COUNTED = (
     "{number} cannot tell, because all scores there are the lowest or highest possible ones, and {verb} "
     "not counted."
 )
 CONSTANT = "Its settings are not combined, because a difference that is the same in every seed has no variance."
-SHARED = "Its settings are not combined, because some are from one report and can share runs."
+SHARED_REPORT = (
+    "Its settings are not combined, because some are from one report, with the same seeds and data."
+)
+SHARED_RUNS = "Its settings are not combined, because some reports share runs."
+BY_SETTING = "Difference in {metric} by setting: {settings}."
+OF_SETTING = "{setting} {difference} ({interval}), {verdict}"
+IN_ALL = "{number} in {metric}, from {low} to {high}: {verdicts}."
 
 
 def answer(group: Sequence[Result]) -> str:
-    """Return the sentences of a card: on the settings of the metric that most have, and on those that cannot tell."""
+    """Return the sentences of a card on the settings of each metric: combined, or each of them."""
     metrics = metrics_of(group)
     if not metrics:
         return _sentence(group[0])
-    measured = in_metric(group, metrics[0])
-    sentences = _sentences(measured)
+    sentences = []
+    for metric in metrics:
+        measured = in_metric(group, metric)
+        together = combined(measured)
+        if together is None:
+            sentences.append(_each(measured))
+            continue
+        sentence = COMBINED.format(
+            settings=together.settings,
+            metric=readable(metric),
+            mean=show(together.mean, metric, signed=True),
+            interval=_ends(together.interval.low, together.interval.high, metric),
+            prediction=_ends(together.prediction.low, together.prediction.high, metric),
+        )
+        sentences.append(sentence)
+    return " ".join(sentences)
+
+
+def remarks(group: Sequence[Result]) -> str:
+    """Return why settings are not combined, and how many cannot tell; empty without either."""
+    sentences = [_why_not_combined(in_metric(group, metric)) for metric in metrics_of(group)]
     not_counted = sum(not result.can_tell for result in group)
-    if not_counted:
-        number = counted(not_counted, "setting")
+    if not_counted and sentences:
+        number = counted(not_counted, "setting").capitalize()
         verb = "is" if not_counted == 1 else "are"
-        sentences += f" {NOT_COUNTED.format(number=number.capitalize(), verb=verb)}"
-    return sentences
+        sentences.append(NOT_COUNTED.format(number=number, verb=verb))
+    return " ".join(dict.fromkeys(sentence for sentence in sentences if sentence))
 
 
-def _sentences(measured: Sequence[Result]) -> str:
-    """Return the two sentences on settings in one metric: combined, or the first one alone and why."""
-    metric = measured[0].metric
-    together = combined(measured)
-    if together is None:
-        return f"{_sentence(measured[0])} {_why_not_combined(measured)}"
-    return COMBINED.format(
-        settings=together.settings,
-        metric=readable(metric),
-        mean=show(together.mean, metric, signed=True),
-        interval=_ends(together.interval.low, together.interval.high, metric),
-        prediction=_ends(together.prediction.low, together.prediction.high, metric),
-    )
+def _each(measured: Sequence[Result]) -> str:
+    """Return the sentence on every setting; with more than `MAX_NAMED`, their range and how many have each verdict."""
+    if len(measured) == 1:
+        return _sentence(measured[0])
+    metric = readable(measured[0].metric)
+    if len(measured) > MAX_NAMED:
+        differences = [result.contrast["difference"] for result in measured]
+        directions = Counter(result.contrast["direction"] for result in measured)
+        return IN_ALL.format(
+            number=counted(len(measured), "difference"),
+            metric=metric,
+            low=show(min(differences), measured[0].metric, signed=True),
+            high=show(max(differences), measured[0].metric, signed=True),
+            verdicts=listed([f"{number} {name}" for name, number in directions.most_common()]),
+        )
+    settings = []
+    for result, label in zip(measured, labels(measured), strict=True):
+        setting = OF_SETTING.format(
+            setting=label,
+            difference=result.difference,
+            interval=result.interval,
+            verdict=result.contrast["verdict"],
+        )
+        settings.append(setting)
+    return BY_SETTING.format(metric=metric, settings="; ".join(settings))
 
 
 def _sentence(result: Result) -> str:
@@ -400,12 +558,11 @@ def figure(group: Sequence[Result], metric: str) -> str:
     """Return the plot of the differences of a change in one metric as SVG: intervals, and the settings combined."""
     rows = []
     measured = in_metric(group, metric)
-    for result in measured:
+    for result, label in zip(measured, labels(measured, ["data"]), strict=True):
         ends = result.contrast["interval"]
-        lines = result.setting.lines
         is_settled = result.contrast["direction"] in SETTLED
         row = Row(
-            ", ".join(lines[:3]),
+            label,
             f"{result.difference}  {result.contrast['direction']}",
             result.contrast["difference"],
             ends["low"],
@@ -431,9 +588,9 @@ def figure(group: Sequence[Result], metric: str) -> str:
 
 CARD = """# {name}
 
-**{answer}**
+**{answer}** {remarks}
 
-{component}
+This card has the differences that one change, {change}, makes in the [committed reports](README.md). {component}
 
 {figures}
 
@@ -441,12 +598,16 @@ CARD = """# {name}
 |---|---:|---|---|---:|---:|---:|---:|---|
 {rows}
 
-Intervals are those of the reports, simultaneous within a report. Parameters (without embeddings) and FLOPs per
-token are those of the changed model against the other one. Settings are combined by random effects (DerSimonian and
-Laird, with the interval of Hartung and Knapp). Settings on one text are not independent, so that these two
-intervals are too short.
+{margins}Intervals are those of the reports, simultaneous within a report.
+Parameters (without embeddings) and FLOPs per token are those of the changed model against the other one{averages}.
 
-{repeat}{generated}
+{combination}{repeat}{generated}
+"""
+AVERAGES = ", for an average over several models the smallest and the largest value"
+MARGINS = "The margin, the smallest difference that matters, is {margins}. "
+COMBINATION = """Settings are combined by random effects (DerSimonian and Laird, with the interval of Hartung and
+Knapp). Settings on one text are not independent, so that these two intervals are too short.
+
 """
 GENERATED = "Generated by `make docs` from the committed reports."
 REPEAT = """To repeat it:
@@ -454,6 +615,16 @@ REPEAT = """To repeat it:
 ```sh
 {commands}
 ```
+
+{texts}"""
+WRITE_TEXTS = "python benchmarks/texts.py data --shakespeare input.txt --pairs spa.txt"
+TINY_SHAKESPEARE = (
+    "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
+)
+SOURCE_OF_TEXTS = """The first command writes the texts and prints their sha256; its docstring has those of the reports.
+`input.txt` is [tiny Shakespeare]({tiny_shakespeare}).
+`spa.txt` is in `spa-eng.zip` of [manythings.org/anki](https://www.manythings.org/anki). The reports have the file of
+July 2019; later files give other English sentences.
 
 """
 ROW = (
@@ -482,17 +653,17 @@ def card(
 ) -> str:
     """Return the page of a change, which is written into the folder."""
     rows = []
-    rows_of = Counter((result.report, result.setting) for result in group)
-    for result in group:
+    settings = settings_of(group)
+    for result, setting in zip(group, settings, strict=True):
         report = _linked(result.report)
-        if rows_of[result.report, result.setting] > 1:
+        if "model “" in setting:
             report += f": {result.contrast['name']}"
         parameters, flops = costs(result, reports)
         difference = result.difference
         if result.can_tell:
             difference += f" {readable(result.metric)}"
         row = ROW.format(
-            setting=", ".join(result.setting.lines),
+            setting=setting,
             difference=difference,
             interval=result.interval,
             verdict=result.contrast["verdict"],
@@ -506,15 +677,24 @@ def card(
     figures = []
     for number in range(len(metrics_of(group))):
         figures.append(f"![Differences of every setting](figures/{slug(change)}-{number}.svg)")
-    return CARD.format(
+    field_changed, before, after = change
+    is_average = any(len(result.pairs) > 1 for result in group)
+    are_combined = any(combined(in_metric(group, metric)) for metric in metrics_of(group))
+    page = CARD.format(
         name=_capital(group[0].name),
         answer=answer(group),
+        remarks=remarks(group),
+        change=CHANGE.format(field=field_changed, before=before, after=after),
         component=_component(change, folder),
         figures="\n\n".join(figures),
         rows="\n".join(rows),
+        margins=_margins(group),
+        averages=AVERAGES if is_average else "",
+        combination=COMBINATION if are_combined else "",
         repeat=_repeat(group, reports),
         generated=GENERATED,
     )
+    return re.sub(r" +\n", "\n", page)
 
 
 def metrics_of(group: Sequence[Result]) -> list[str]:
@@ -540,28 +720,35 @@ def _p(value: float | None) -> str:
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
-VALUES = "`{field}`: {before} → {after}."
-VALUES_WITH_PAGE = (
-    "`{field}`: {before} → {after}. Its author's page, with the source: [{name}]({name}.md)."
-)
+def _margins(group: Sequence[Result]) -> str:
+    """Return the sentence on the margins of the results; empty without any."""
+    margins = []
+    for result in group:
+        margin = result.contrast["margin"]
+        if margin is not None:
+            margins.append(f"{margin:g} in {readable(result.metric)}")
+    return MARGINS.format(margins=_distinct(margins)) if margins else ""
+
+
+CHANGE = "`{field}`: {before} → {after}"
+PAGE_OF_AUTHOR = "Its author's page, with the source: [{name}]({name}.md)."
 
 
 def _component(change: tuple[str, str, str], folder: Path) -> str:
     """Return the formula of a component with the link to the catalogue.
 
-    Of another field, and of a plugin that is not registered, both values; of a plugin also the link to the page of its
-    author, if the folder has it.
+    Of a plugin that is not registered, it has the link to the page of its author, if the folder has it; of another
+    field nothing.
     """
-    field, before, after = change
-    family, _, _ = field.partition(".")
+    field_changed, _, after = change
+    family, _, _ = field_changed.partition(".")
     name, _, _ = after.partition("(")
     try:
         summary = find_entry(family, name).entry.summary() if family in COMPONENTS else ""
     except HeadToHeadError:
         summary = ""
     if not summary:
-        template = VALUES_WITH_PAGE if (folder / f"{name}.md").is_file() else VALUES
-        return template.format(field=field, before=before, after=after, name=name)
+        return PAGE_OF_AUTHOR.format(name=name) if (folder / f"{name}.md").is_file() else ""
     address = f"../reference/plugins.md#{family}{name}"
     if (ROOT / "docs" / "reference" / "catalogue" / f"{family}.md").is_file():
         address = f"../reference/catalogue/{family}.md#{name}"
@@ -569,24 +756,14 @@ def _component(change: tuple[str, str, str], folder: Path) -> str:
 
 
 def costs(result: Result, reports: Path) -> tuple[str, str]:
-    """Return by how much the change raises parameters and FLOPs, as texts; empty without a table of runs.
+    """Return by how much the change raises parameters and FLOPs, as texts; empty without a run of each variant.
 
-    An average of several settings has the smallest and the largest value. A variant that equals another one is not in
-    the table.
+    An average over several models has the smallest and the largest value.
     """
-    file = reports / result.report / "results.csv"
-    if not file.is_file():
-        return "", ""
-    runs = pd.read_csv(file)
-    columns = ["parameters/non_embedding", "flops_per_token"]
-    of_variants = runs.groupby("variant")[columns].first()
-    variants = []
-    against = []
-    for variant, other in result.contrast["pairs"]:
-        if variant in of_variants.index and other in of_variants.index:
-            variants.append(variant)
-            against.append(other)
-    if not variants:
+    of_variants = runs_of(result.report, reports).groupby("variant")[COUNTS].first()
+    variants = [variant for variant, _ in result.pairs]
+    against = [other for _, other in result.pairs]
+    if not {*variants, *against} <= {*of_variants.index}:
         return "", ""
     raised = of_variants.loc[variants].to_numpy() / of_variants.loc[against].to_numpy() - 1
     parameters, flops = raised.T
@@ -608,11 +785,21 @@ COMMAND = re.compile(r"^h2h run .+$", re.MULTILINE)
 def _repeat(group: Sequence[Result], reports: Path) -> str:
     """Return the commands that repeat the reports; empty if no report has one."""
     commands = []
+    need_texts = False
     for report in dict.fromkeys(result.report for result in group):
-        command = _card_command(report) or _run_command(reports / report / "report.md")
+        page = reports / report / "report.md"
+        command = _card_command(report) or _run_command(page)
         if command:
             commands.append(command)
-    return REPEAT.format(commands="\n".join(commands)) if commands else ""
+        if page.is_file():
+            need_texts |= bool(TEXTS.search(page.read_text(encoding="utf-8")))
+    if not commands:
+        return ""
+    texts = ""
+    if need_texts:
+        commands.insert(0, WRITE_TEXTS)
+        texts = SOURCE_OF_TEXTS.format(tiny_shakespeare=TINY_SHAKESPEARE)
+    return REPEAT.format(commands="\n".join(commands), texts=texts)
 
 
 def _card_command(report: str) -> str:
@@ -633,7 +820,7 @@ def _run_command(page: Path) -> str:
 
 
 def write(folder: Path, reports: Path = REPORTS) -> None:
-    """Write cards and their figures into ``docs/results``, and the heat map into its ``README.md``.
+    """Write cards and their figures into ``docs/results``, and the table into its ``README.md``.
 
     Pages of published reports, which are not committed beside their reports, are copied where they exist.
     """
@@ -655,7 +842,7 @@ def write(folder: Path, reports: Path = REPORTS) -> None:
             (figures / f"{slug(change)}-{number}.svg").write_text(drawn, encoding="utf-8")
     index = folder / "README.md"
     page = index.read_text(encoding="utf-8")
-    page = between(page, "heat map", heat_map(results_shown))
+    page = between(page, "table", table(results_shown))
     names: dict[str, list[str]] = {}
     for name, reason in withdrawn(reports).items():
         names.setdefault(reason, []).append(name)

@@ -1,4 +1,4 @@
-"""The heat map and the cards of results, from made answers of reports."""
+"""The table and the cards of results, from made answers of reports."""
 
 import json
 import shutil
@@ -15,9 +15,10 @@ from results import (
     answer,
     by_change,
     card,
-    heat_map,
     published_page,
+    remarks,
     results,
+    table,
     write,
 )
 
@@ -38,6 +39,7 @@ def contrast(difference: float, direction: str = "better", **fields: object) -> 
         "main": True,
         "family": "factors",
         "reason": None,
+        "margin": 0.01,
         "name": "rotary instead of sinusoidal",
         "metric": "test/loss",
         "change": {"field": "positional", "from": "sinusoidal", "to": "rotary"},
@@ -58,13 +60,14 @@ def make_report(folder: Path, *contrasts: dict[str, object]) -> None:
     folder.mkdir(parents=True)
     settings = {}
     stored = []
-    rows = ["variant,parameters/non_embedding,flops_per_token"]
+    rows = ["variant,title,run_hash,parameters/non_embedding,flops_per_token"]
     for number, made in enumerate(contrasts):
         base = f"{BASE}-{number}"
         changed = f"{CHANGED}-{number}"
         settings[base] = made["setting"]
         stored.append(made | {"pairs": [[changed, base]]})
-        rows += [f"{base},100,10", f"{changed},103,10"]
+        rows.append(f"{base},model {number},{folder.name}-{base},100,10")
+        rows.append(f"{changed},rotary,{folder.name}-{changed},103,10")
     answer = {"contrasts": stored, "settings": settings}
     (folder / "answer.json").write_text(json.dumps(answer), encoding="utf-8")
     (folder / "results.csv").write_text("\n".join(rows), encoding="utf-8")
@@ -80,18 +83,90 @@ def reports(tmp_path: Path) -> Path:
     return tmp_path / "reports"
 
 
-def test_the_heat_map_has_a_cell_per_change_and_setting(reports: Path) -> None:
-    head, _, row = heat_map(results(reports)).splitlines()
-    assert (
-        "width 128, 4 layers<br>1,000 steps, 0.78 passes<br>equal parameters<br>tuned rates" in head
+def test_the_table_has_a_row_per_change_and_setting(reports: Path) -> None:
+    _, _, *rows = table(results(reports)).splitlines()
+    assert rows[0] == (
+        "| [rotary instead of sinusoidal](positional-sinusoidal-rotary.md) "
+        "| text tinyshakespeare, width 128, 4 layers "
+        '| −0.028 test loss | −0.038 to −0.018 | <span class="open">no difference shown</span> | `width-128` |'
     )
-    cells = row.split(" | ")
-    assert cells[0] == "| [rotary instead of sinusoidal](positional-sinusoidal-rotary.md)"
-    assert (
-        '<span class="open">no difference shown</span>' in cells[1]
-    )  # width-128 is the first by name
-    assert cells[2].startswith("−0.020 test loss<br>−0.030 to −0.010<br>")
-    assert '<span class="better">better</span>' in cells[2]
+    assert '<span class="better">better</span>' in rows[1]
+    assert len(rows) == 3
+
+
+def test_a_card_names_its_change_and_the_margins(reports: Path) -> None:
+    ((change, group),) = by_change(results(reports)).items()
+    page = card(change, group, reports)
+    assert "the differences that one change, `positional`: sinusoidal → rotary, makes" in page
+    assert "The margin, the smallest difference that matters, is 0.01 in test loss." in page
+
+
+def test_two_settings_are_named_with_their_verdicts(reports: Path) -> None:
+    shutil.rmtree(reports / "width-32")
+    (group,) = by_change(results(reports)).values()
+    assert answer(group) == (
+        "Difference in test loss by setting: width 128, 4 layers −0.028 (−0.038 to −0.018), no difference shown; "
+        "width 64, 4 layers −0.024 (−0.034 to −0.014), better."
+    )
+
+
+def test_models_of_a_report_are_named_and_many_differences_have_their_range(tmp_path: Path) -> None:
+    many = [
+        contrast(-0.01 * number, "worse" if number == 3 else "better") for number in range(1, 5)
+    ]
+    make_report(tmp_path / "many", *many)
+    ((change, group),) = by_change(results(tmp_path)).items()
+    page = card(change, group, tmp_path)
+    assert "**4 differences in test loss, from −0.040 to −0.010: 3 better and 1 worse.**" in page
+    assert "tuned learning rates, model “model 2” | −0.030 test loss" in page
+    assert "model “model 2”" in table(group)
+
+
+def test_reports_with_the_same_runs_are_not_combined(reports: Path) -> None:
+    table_of_runs = (reports / "width-64" / "results.csv").read_text(encoding="utf-8")
+    shared = table_of_runs.replace("width-64-rotary-0", "width-32-rotary-0")
+    (reports / "width-64" / "results.csv").write_text(shared, encoding="utf-8")
+    ((change, group),) = by_change(results(reports)).items()
+    page = card(change, group, reports)
+    assert "not combined, because some reports share runs" in page
+    assert "mean difference" not in page
+    assert "combined by random effects" not in page
+
+
+def test_a_variant_that_equals_another_one_has_its_costs(tmp_path: Path) -> None:
+    """The table of runs lacks it; a contrast states which runs are the same."""
+    make_report(tmp_path / "heads", contrast(0.04), contrast(0.0, family="variants", main=False))
+    file = tmp_path / "heads" / "answer.json"
+    stored = json.loads(file.read_text(encoding="utf-8"))
+    average, first = stored["contrasts"]
+    first |= {"name": "first", "pairs": [["rotary-1", "sinusoidal-0"]]}
+    average["pairs"].append(["equal", "sinusoidal-1"])
+    stored["settings"]["sinusoidal-1"] = average["setting"]
+    repeated = first | {"name": "second", "pairs": [["equal", "sinusoidal-0"]]}
+    stored["contrasts"].append(repeated | {"reason": "the same runs as first, counted once"})
+    file.write_text(json.dumps(stored), encoding="utf-8")
+    runs = file.with_name("results.csv")
+    raised = runs.read_text(encoding="utf-8").splitlines()
+    raised[-1] = "rotary-1,rotary,heads-rotary-1,227,20"
+    runs.write_text("\n".join(raised), encoding="utf-8")
+    ((change, group),) = by_change(results(tmp_path)).items()
+    page = card(change, group, tmp_path)
+    assert "| +3.0 to +127.0 % | +0.0 to +100.0 % |" in page
+    assert "for an average over several models the smallest and the largest value" in page
+    stored["contrasts"].pop()
+    file.write_text(json.dumps(stored), encoding="utf-8")
+    assert "| 6 |  |  |" in card(change, results(tmp_path), tmp_path)
+
+
+def test_a_report_on_a_text_of_the_script_has_its_command(reports: Path) -> None:
+    page = "~~~\nh2h run experiments/mine.yaml\n~~~\n  data: {dataset: text, file: ../data/english.txt}\n"
+    (reports / "width-64" / "report.md").write_text(page, encoding="utf-8")
+    ((change, group),) = by_change(results(reports)).items()
+    _, _, repeat = card(change, group, reports).partition("To repeat it:")
+    assert repeat.startswith(
+        "\n\n```sh\npython benchmarks/texts.py data --shakespeare input.txt --pairs spa.txt\n"
+        "h2h run experiments/mine.yaml\n```\n\nThe first command writes the texts"
+    )
 
 
 def test_three_settings_are_combined_and_never_counted(reports: Path) -> None:
@@ -129,11 +204,11 @@ def test_an_average_has_the_values_of_all_its_settings(tmp_path: Path) -> None:
     stored["settings"]["deep"] = SETTING | {"width": 32, "layers": [2, 2], "steps": 2000}
     stored["contrasts"][0]["pairs"].append(["deep rotary", "deep"])
     file.write_text(json.dumps(stored), encoding="utf-8")
-    with (folder / "results.csv").open("a", encoding="utf-8") as table:
-        table.write("\ndeep,200,20\ndeep rotary,200,22")
+    with (folder / "results.csv").open("a", encoding="utf-8") as runs:
+        runs.write("\ndeep,deep,h1,200,20\ndeep rotary,deep rotary,h2,200,22")
     ((change, group),) = by_change(results(tmp_path / "reports")).items()
     page = card(change, group, tmp_path / "reports")
-    assert "width 32, 4, or 2 + 2 layers, 1,000 and 2,000 steps, 0.78 passes" in page
+    assert "width 32, 4 / 2 encoder + 2 decoder layers, 1,000 and 2,000 steps, 0.78 passes" in page
     assert "| +0.0 to +3.0 % | +0.0 to +10.0 % |" in page
 
 
@@ -141,7 +216,10 @@ def test_two_settings_are_not_combined(reports: Path) -> None:
     shutil.rmtree(reports / "width-32")
     ((change, group),) = by_change(results(reports)).items()
     page = card(change, group, reports)
-    assert "2 settings in test loss: too few to say what another setting would give." in page
+    assert (
+        "2 settings in test loss (text tinyshakespeare): too few to say what another setting would give."
+        in page
+    )
     assert "mean difference" not in page
 
 
@@ -169,24 +247,23 @@ def at_an_end(**fields: object) -> dict[str, object]:
 def test_a_setting_at_an_end_is_named_and_neither_counted_nor_averaged(reports: Path) -> None:
     ((change, group),) = by_change(results(reports)).items()
     before = answer(group)
+    assert remarks(group) == ""
     for number in range(2):
         made = at_an_end(setting=SETTING | {"width": 8 + number})
         make_report(reports / f"zero-{number}", made)
     ((change, group),) = by_change(results(reports)).items()
     assert len(group) == 5
-    assert answer(group) == (
-        f"{before} 2 settings cannot tell, because all scores there are the lowest or highest possible ones, and are "
-        "not counted."
+    assert answer(group) == before
+    assert remarks(group) == (
+        "2 settings cannot tell, because all scores there are the lowest or highest possible ones, and are not counted."
     )
     page = card(change, group, reports)
     assert "| test loss: every score is 0.000 |  | cannot tell |" in page
-    _, _, row = heat_map(results(reports)).splitlines()
-    assert (
-        row.count('test loss: every score is 0.000<br><span class="open">cannot tell</span>') == 2
-    )
+    cell = '| test loss: every score is 0.000 |  | <span class="open">cannot tell</span> |'
+    assert table(results(reports)).count(cell) == 2
     shutil.rmtree(reports / "width-32")
     (group,) = by_change(results(reports)).values()
-    assert "2 settings in test loss: too few" in answer(group)
+    assert "2 settings in test loss (text tinyshakespeare): too few" in remarks(group)
 
 
 def test_a_change_without_any_setting_that_can_tell_has_a_card(tmp_path: Path) -> None:
@@ -206,7 +283,8 @@ def test_a_declared_contrast_is_called_by_its_values_and_its_component_can_be_un
     (tmp_path / "mine.md").touch()
     page = card(change_of_page, group, tmp_path, tmp_path)
     assert (
-        "`positional`: alibi → mine. Its author's page, with the source: [mine](mine.md)." in page
+        "[committed reports](README.md). Its author's page, with the source: [mine](mine.md)."
+        in page
     )
 
 
@@ -219,11 +297,11 @@ def test_results_of_a_report_that_differ_in_matching_alone_are_not_combined(repo
     assert "mean difference" not in page
 
 
-def test_two_differences_of_a_change_in_a_setting_are_both_in_the_cell(reports: Path) -> None:
+def test_two_differences_of_a_change_in_a_setting_have_a_row_each(reports: Path) -> None:
     make_report(reports / "two-heads", contrast(-0.031), contrast(-0.077))
-    _, _, row = heat_map(results(reports)).splitlines()
-    assert "rotary instead of sinusoidal:<br>−0.031 test loss" in row
-    assert "rotary instead of sinusoidal:<br>−0.077 test loss" in row
+    text = table(results(reports))
+    assert "model “model 0”, `two-heads` | −0.031 test loss" in text
+    assert "model “model 1”, `two-heads` | −0.077 test loss" in text
 
 
 def test_withdrawn_reports_and_contrasts_without_a_change_are_left_out(reports: Path) -> None:
@@ -268,9 +346,9 @@ def test_a_published_page_is_that_of_the_committed_report(name: str) -> None:
             assert show(contrast["difference"], contrast["metric"], signed=True) in page
 
 
-def test_the_committed_heat_map_has_every_result() -> None:
+def test_the_committed_table_has_every_result() -> None:
     page = (ROOT / "docs" / "results" / "README.md").read_text(encoding="utf-8")
-    assert heat_map(results(REPORTS)) in page
+    assert table(results(REPORTS)) in page
 
 
 def test_a_declared_change_is_called_like_the_other_contrast_of_it(tmp_path: Path) -> None:

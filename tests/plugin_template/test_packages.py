@@ -52,3 +52,11 @@ def test_no_file_has_an_unfilled_placeholder(packages, family: str) -> None:
         assert not re.search(r"\$|my-idea|MyIdea", path.read_text("utf-8")), path
     content = (packages[family] / "experiment.yaml").read_text("utf-8")
     assert yaml.safe_load(content)["question"].endswith("?")
+
+
+@pytest.mark.parametrize("family", TEMPLATES)
+def test_reports_call_a_new_plugin_by_its_name_and_not_like_the_copied_entry(
+    packages, family: str
+) -> None:
+    (plugin,) = packages[family].glob("h2h_*.py")
+    assert "phrase" not in plugin.read_text("utf-8")

@@ -22,6 +22,9 @@ TEMPLATES = {
 }
 """What a package begins with, by family."""
 
+PHRASE = re.compile(r'^    phrase = "[^"]*"\n', re.MULTILINE)
+"""The line with which an entry is called otherwise than by its name."""
+
 
 def write_package(family: str, name: str, folder: Path) -> list[Path]:
     """Write an installable package into a new folder and return the paths of its files.
@@ -93,7 +96,8 @@ def _package_files(family: str, name: str) -> dict[str, str]:
     )  # may cite a title with the name of the class
     *start, code = inspect.getsource(sys.modules[entry.__module__]).partition(docstring)
     renamed = re.sub(rf"\b{entry.__name__}\b", class_name, code)
-    plugin = "".join([*start, renamed]).replace(f'"{template.entry}"', f'"{name}"')
+    without_phrase = PHRASE.sub("", renamed)  # reports would call the new entry like the copied one
+    plugin = "".join([*start, without_phrase]).replace(f'"{template.entry}"', f'"{name}"')
     return {f"{module}.py": plugin} | {
         file: Template(text).substitute(fields) for file, text in texts.items()
     }

@@ -335,9 +335,11 @@ def by_change(results_shown: Sequence[Result]) -> dict[tuple[str, str, str], lis
     return dict(ordered)
 
 
-TABLE_HEAD = """| change | setting | difference | 95 % interval | verdict | report |
-|---|---|---:|---|---|---|"""
-TABLE_ROW = '| {change} | {setting} | {difference} | {interval} | <span class="{kind}">{verdict}</span> | {report} |'
+TABLE_HEAD = """| change | setting | difference | 95 % interval | verdict |
+|---|---|---:|---|---|"""
+TABLE_ROW = (
+    '| {change} | {setting} | {difference} | {interval} | <span class="{kind}">{verdict}</span> |'
+)
 
 
 def table(results_shown: Sequence[Result]) -> str:
@@ -362,7 +364,6 @@ def table(results_shown: Sequence[Result]) -> str:
                 interval=result.interval,
                 kind=SETTLED.get(result.contrast["direction"], "open"),
                 verdict=result.contrast["verdict"],
-                report=_linked(result.report),
             )
             lines.append(line)
     return "\n".join(lines)

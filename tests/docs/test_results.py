@@ -88,7 +88,7 @@ def test_the_table_has_a_row_per_change_and_setting(reports: Path) -> None:
     assert rows[0] == (
         "| [rotary instead of sinusoidal](positional-sinusoidal-rotary.md) "
         "| text tinyshakespeare, width 128, 4 layers "
-        '| −0.028 test loss | −0.038 to −0.018 | <span class="open">no difference shown</span> | `width-128` |'
+        '| −0.028 test loss | −0.038 to −0.018 | <span class="open">no difference shown</span> |'
     )
     assert '<span class="better">better</span>' in rows[1]
     assert len(rows) == 3

@@ -67,12 +67,12 @@ def vocabularies(training: StackTraining) -> tuple[int, int]:
 
 
 def pairs_a_step(training: StackTraining) -> int:
-    return round(len(training.splits["train"]) / training.plan.steps_per_epoch)
+    return round(len(training.splits["train"]) / training.batches.steps_per_epoch)
 
 
 def padded(training: StackTraining) -> str:
     """Return the share of padding in the batches of an epoch, as text."""
-    padding = training.plan.padding()
+    padding = training.batches.padding()
     return (
         f"{padding['source']:.1%} of the sources and {padding['target']:.1%} of the targets padding"
     )
@@ -96,7 +96,7 @@ def batches(training: StackTraining) -> Batches:
     split = training.splits["train"]
     seed = training.progress.members[0].seed
     for epoch in range(10**6):
-        for rows, source_time, target_time in training.plan.batches([seed], epoch, 0):
+        for rows, source_time, target_time in training.batches.of_epoch([seed], epoch, 0):
             batch = split.batch(rows, source_time, target_time)
             written = batch.labels[0]
             target = torch.cat([batch.decoder_input_ids[0, :, :1], written.clamp(min=PAD)], dim=1)

@@ -26,10 +26,10 @@ from headtohead.execution.repair import (
     find_damage,
     move_stale_runs,
     repair,
-    with_reset,
+    reset_runs,
 )
 from headtohead.execution.scheduler import Machine, Outcome, execute, final_states, pending
-from headtohead.planning.notes import notes_of, unused_plugin_files
+from headtohead.planning.notes import count_are, notes_of, unused_plugin_files
 from headtohead.planning.plan import Plan, Stage
 from headtohead.planning.planner import Planner
 from headtohead.planning.replacing import dropped_note, find_replaced
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from headtohead.report.writing import ReportPaths
 
 MISSING_VARIANTS = (
-    "{number} variants are left out by --only; the same command without --only trains them, --allow-partial writes a "
+    "{number} left out by --only; the same command without --only trains them, --allow-partial writes a "
     "report without them"
 )
 
@@ -218,7 +218,7 @@ class Study:
         if is_compared and self.retraining.only and not self.outcome.complete:
             self.outcome.states = final_states(self.plan, self.plan.selected)
             number = len(self.plan.variants) - len(set(self.retraining.only))
-            self.log(MISSING_VARIANTS.format(number=number))
+            self.log(MISSING_VARIANTS.format(number=count_are(number, "variant")))
         if is_compared or self.plan.tuning is None:
             self._print_missing_runs(self.plan, self.target)
         else:
@@ -302,7 +302,7 @@ class Step(ABC):
 
     @abstractmethod
     def run(self, study: Study) -> None:
-        """Act, and leave the study with a plan that has the present states of run directories."""
+        """Act; later steps and the end of the study read the states of run directories again."""
 
 
 class Repair(Step):
@@ -375,7 +375,7 @@ class TuningStep(Step):
         assert study.plan.tuning is not None
         sweep = study.plan.tuning.plan
         study.loggers.follow(sweep.directory)
-        sweep = with_reset(sweep, study.log, retry=study.retraining.retry)
+        sweep = reset_runs(sweep, study.log, retry=study.retraining.retry)
         study.log(self.line.format(runs=len(sweep.remaining), experiment=sweep.name))
         study.train(sweep)
         study.plan_again()
@@ -412,7 +412,7 @@ class Comparison(Step):
 
     def run(self, study: Study) -> None:
         """Train the pending runs of all variants; with sequential seeds, those of the present look."""
-        study.plan = with_reset(study.plan, study.log, retry=study.retraining.retry)
+        study.plan = reset_runs(study.plan, study.log, retry=study.retraining.retry)
         for note in notes_of(study.plan):
             study.log(f"note: {note}")
         study.loggers.follow(study.plan.directory)

@@ -212,7 +212,7 @@ def test_only_some_variants_are_trained(run: Run, study: Study) -> None:
     assert run(only=["none"]) == [
         "training 1 run in 1 stack",
         "[1/1] without positions: 1 of 1 runs done",
-        "1 variants are left out by --only; the same command without --only trains them, --allow-partial writes a "
+        "1 variant is left out by --only; the same command without --only trains them, --allow-partial writes a "
         "report without them",
     ]
     assert states(study) == {"none-s1": "DONE"}

@@ -152,8 +152,8 @@ def test_an_edited_file_names_the_finished_runs_that_leave_the_report(study):
     assert dropped_note(study(text=THREE, seeds=3)) is None
     found = study(text=TWO.replace("alibi", "rotary"))
     assert dropped_note(found) == (
-        "3 finished runs are no longer in the plan and leave the report, because the file or the options changed; "
-        "--name LABEL keeps both experiments, h2h clean lists the runs"
+        "3 finished or running runs are no longer in the plan and leave the report, because the file or the "
+        "options changed; --name LABEL keeps both experiments, h2h clean lists the runs"
     )
 
 

@@ -58,11 +58,11 @@ def training(file, tmp_path):
 
 def plain_losses(model, training):
     """Train the notebook's model on the same batches with the notebook's loop."""
-    training_pairs, plan = training.splits["train"], training.plan
+    training_pairs, plan = training.splits["train"], training.batches
     optimizer = torch.optim.Adam(model.parameters(), lr=training.train.lr)
     losses = []
     for epoch in range(1 + STEPS // plan.steps_per_epoch):
-        for rows, *times in plan.batches([1], epoch, 0):
+        for rows, *times in plan.of_epoch([1], epoch, 0):
             batch = training_pairs.batch(rows, *times)
             # The target from sos to eos, padded with 0 as in the notebook.
             target = torch.cat(

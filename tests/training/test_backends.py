@@ -95,7 +95,7 @@ def replayed(
 
         return replay
 
-    often = dict.fromkeys(planned_shapes(stack.plan, STEPS), 10**6)
+    often = dict.fromkeys(planned_shapes(stack.batches, STEPS), 10**6)
     stack.backend = Graphs(often, capture or record, ([] if log is None else log).append)
     return lambda: replays
 
@@ -463,9 +463,9 @@ def test_the_backend_is_chosen_from_what_is_planned(
 
 def test_planned_shapes_are_those_that_are_trained() -> None:
     stack = training()
-    planned = planned_shapes(stack.plan, 3 * stack.plan.steps_per_epoch)
+    planned = planned_shapes(stack.batches, 3 * stack.batches.steps_per_epoch)
     trained: dict[tuple[int, int, int], int] = {}
-    for cut in itertools.islice(stack._batches(), stack.plan.steps_per_epoch):
+    for cut in itertools.islice(stack._batches(), stack.batches.steps_per_epoch):
         trained[cut.shape[:3]] = trained.get(cut.shape[:3], 0) + 3
         stack.progress.step += 1
     assert planned == trained

@@ -23,7 +23,7 @@ def plan_of(lengths, budget, exact=False):
 
 def rows_of(plan, seed, epoch):
     """Return the rows and the padded lengths of every batch of an epoch, in the order of training."""
-    return [(rows[0].tolist(), *times) for rows, *times in plan.batches([seed], epoch)]
+    return [(rows[0].tolist(), *times) for rows, *times in plan.of_epoch([seed], epoch)]
 
 
 @CALM
@@ -85,7 +85,7 @@ def test_both_architectures_train_on_the_same_batches(train):
     plans = [make_batches(config, *lengths, {"source": 12, "target": 12}) for config in configs]
     assert plans[0].steps_per_epoch == plans[1].steps_per_epoch
     for (rows, *times), (same_rows, *joined) in zip(
-        *(plan.batches([1, 2], 3) for plan in plans), strict=True
+        *(plan.of_epoch([1, 2], 3) for plan in plans), strict=True
     ):
         assert rows.tolist() == same_rows.tolist()
         assert joined[1] == times[1]
@@ -93,7 +93,7 @@ def test_both_architectures_train_on_the_same_batches(train):
 
 
 def shapes_of(plan):
-    return [(len(rows[0]), *times) for rows, *times in plan.batches([1], 0)]
+    return [(len(rows[0]), *times) for rows, *times in plan.of_epoch([1], 0)]
 
 
 def sentences_of(lengths, size, times=None):
@@ -111,7 +111,7 @@ def test_shuffled_batches_hold_every_pair_once_and_all_but_the_last_are_full(
     lengths, size, times, seed, epoch
 ):
     plan = sentences_of(lengths, size, times)
-    batches = [rows[0].tolist() for rows, *_ in plan.batches([seed], epoch)]
+    batches = [rows[0].tolist() for rows, *_ in plan.of_epoch([seed], epoch)]
     assert sorted(row for rows in batches for row in rows) == list(range(len(lengths)))
     assert all(len(rows) == size for rows in batches[:-1])
     assert 1 <= len(batches[-1]) <= size
@@ -131,9 +131,9 @@ def plan_of_kind(lengths, size, kind):
 @given(LENGTHS, SIZES, KINDS, st.integers(0, 3))
 def test_batches_and_padding_of_a_member_do_not_depend_on_its_stack(lengths, size, kind, start):
     plan = plan_of_kind(lengths, size, kind)
-    together = list(plan.batches([4, 1, 99], 2, start))
+    together = list(plan.of_epoch([4, 1, 99], 2, start))
     for member, seed in enumerate((4, 1, 99)):
-        single = list(plan.batches([seed], 2))[start:]
+        single = list(plan.of_epoch([seed], 2))[start:]
         assert [rows[0].tolist() for rows, *_ in single] == [
             rows[member].tolist() for rows, *_ in together
         ]
@@ -143,7 +143,7 @@ def test_batches_and_padding_of_a_member_do_not_depend_on_its_stack(lengths, siz
 @CALM
 @given(LENGTHS, SIZES)
 def test_batches_are_padded_to_their_longest_sentence_over_all_seeds(lengths, size):
-    for rows, source_time, target_time in sentences_of(lengths, size).batches([1, 2, 7], 0):
+    for rows, source_time, target_time in sentences_of(lengths, size).of_epoch([1, 2, 7], 0):
         for own in rows.tolist():
             assert max(lengths[row][0] for row in own) == source_time
             assert max(lengths[row][1] for row in own) == target_time
@@ -154,7 +154,7 @@ def test_batches_are_padded_to_their_longest_sentence_over_all_seeds(lengths, si
 def test_the_padding_fraction_equals_a_count_over_tokens(lengths, size, kind):
     plan = plan_of_kind(lengths, size, kind)
     empty, whole = [0, 0], [0, 0]
-    for rows, *times in plan.batches([5], 0):
+    for rows, *times in plan.of_epoch([5], 0):
         for row in rows[0].tolist():
             for side in (0, 1):
                 whole[side] += times[side]

@@ -129,9 +129,9 @@ def test_members_with_muon_and_bounded_logits_equal_their_runs_alone(data):
 
 
 def test_a_budget_of_tokens_sees_as_many_target_tokens(data):
-    passes = training([of("none", tokens=10**9)], [1], data).plan.tokens_per_epoch
+    passes = training([of("none", tokens=10**9)], [1], data).batches.tokens_per_epoch
     whole = training([of("none", tokens=3 * passes)], [1], data)
-    assert whole.steps == 3 * whole.plan.steps_per_epoch
+    assert whole.steps == 3 * whole.batches.steps_per_epoch
     whole.run()
     assert whole.token_sums.tolist() == [3 * passes]
 

@@ -39,7 +39,7 @@ class Batches:
     lengths: tuple[np.ndarray, np.ndarray]
     steps_per_epoch: int
 
-    def batches(
+    def of_epoch(
         self, seeds: Sequence[int], epoch: int, start: int = 0
     ) -> Iterator[tuple[Tensor, int, int]]:
         """Yield the batches of an epoch.
@@ -63,7 +63,7 @@ class Batches:
     def padding(self) -> dict[str, float]:
         """Return the fraction of padding tokens in an epoch by side, of the first epoch where epochs differ."""
         padded = np.zeros(2, dtype=np.int64)
-        for rows, source_time, target_time in self.batches([0], 0):
+        for rows, source_time, target_time in self.of_epoch([0], 0):
             pairs = rows.shape[1]
             padded += [pairs * source_time, pairs * target_time]
         source_lengths, target_lengths = self.lengths
@@ -118,7 +118,7 @@ class BatchPlan(Batches):
         target_time = int(target_lengths[rows].max())
         return Bucket(np.sort(rows), source_time, max(1, target_time), sizes)
 
-    def batches(
+    def of_epoch(
         self, seeds: Sequence[int], epoch: int, start: int = 0
     ) -> Iterator[tuple[Tensor, int, int]]:
         """Yield the batches of an epoch (see ``Batches.batches``); their order does not depend on the seed."""
@@ -167,7 +167,7 @@ class SentenceBatches(Batches):
         self._kinds = kinds.reshape(-1)
         """Per pair: the index of its source and target length among all combinations that occur."""
 
-    def batches(
+    def of_epoch(
         self, seeds: Sequence[int], epoch: int, start: int = 0
     ) -> Iterator[tuple[Tensor, int, int]]:
         """Yield the batches of an epoch (see ``Batches.batches``)."""

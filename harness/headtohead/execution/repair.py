@@ -40,7 +40,7 @@ def archive_runs(experiment: Path) -> None:
         _archive(experiment, paths, stacks=True)
 
 
-def with_reset(plan: Plan, log: Callable[[str], object], *, retry: bool) -> Plan:
+def reset_runs(plan: Plan, log: Callable[[str], object], *, retry: bool) -> Plan:
     """Reset runs of a plan that begin anew to PLANNED, and return the plan with these states.
 
     These are the selected runs that are incomplete and have changed plugins and, with ``retry``, the failed ones.
@@ -203,8 +203,8 @@ def repair(damage: Damage, log: Callable[[str], object]) -> None:
         )
     if damage.reused:
         log(
-            f"{len(damage.reused)} reused runs of other experiments damaged: {_named(damage.reused)}; training in "
-            f"'{damage.experiment.name}' instead, the other experiments are not changed"
+            f"{counted(len(damage.reused), 'reused run')} of other experiments damaged: {_named(damage.reused)}; "
+            f"training in '{damage.experiment.name}' instead, the other experiments are not changed"
         )
 
 

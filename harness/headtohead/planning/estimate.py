@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from headtohead.planning.plan import Plan
 from headtohead.plugins.launcher import cpu_cores
+from headtohead.storage.metrics import counted
 from headtohead.storage.progress import duration
 
 MAX_FLOPS_PER_CORE = 50e9
@@ -96,7 +97,7 @@ def _measured_speed(plan: Plan, flops: Mapping[str, float]) -> Speed | None:
     # Every process gets a stack if there are enough runs.
     processes = max(1, min(len(plan.remaining), cpu_cores() // threads_per_process))
     flops_per_second = processes * statistics.median(speeds)
-    basis = f"from {len(speeds)} finished runs, {processes} in parallel"
+    basis = f"from {counted(len(speeds), 'finished run')}, {processes} in parallel"
     return Speed(dict.fromkeys(flops, flops_per_second), basis)
 
 

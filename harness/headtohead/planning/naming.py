@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from headtohead.config.clauses import change_clause, joined_clause, within
+from headtohead.config.clauses import change_clause, joined_clause
 from headtohead.config.labels import Scalar
 
 BASELINE = "baseline"
@@ -66,12 +66,6 @@ def clause_of(combination: Combination, against: Combination) -> str:
     for axis in _changed(combination, against):
         clauses.append(change_clause(combination.phrases[axis], against.phrases[axis]))
     return joined_clause(list(dict.fromkeys(clauses)))
-
-
-def clause_within(combination: Combination, against: Combination, axes: Collection[str]) -> str:
-    """Return the clause for a change, with the phrases of these axes as the setting in which it is made."""
-    setting = ", ".join(combination.phrases[axis] for axis in axes)
-    return within(clause_of(combination, against), setting)
 
 
 def distinct(phrases: Mapping[str, str]) -> dict[str, str]:

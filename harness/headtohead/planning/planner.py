@@ -116,10 +116,10 @@ class Planner:
                 num_seeds = self._present_look(looks, existing)
             design = replace(design, seeds=self.loaded.seeds[:num_seeds])
         if self.loaded.file.tune is None:
-            return self._pass_through(self.loaded, design, existing, looks)
+            return self._run_passes(self.loaded, design, existing, looks)
         tuning = self._tune(design, existing)
         tuned_design = tuning.apply(design)
-        return self._pass_through(self.loaded, tuned_design, existing, looks, tuning)
+        return self._run_passes(self.loaded, tuned_design, existing, looks, tuning)
 
     def _present_look(self, looks: Looks, existing: ExistingRuns | None) -> int:
         """Return the number of seeds of the first look with all seeds of the experiment's record.
@@ -198,13 +198,13 @@ class Planner:
             HeadToHeadError: If a model does not fit into memory; if ``model.d_ff`` is matched and an axis; if a run
                 directory is damaged or a symbolic link; if a metric of the file is invalid; or if a plugin fails.
         """
-        plan = self._pass_through(*sweep(self.loaded, design, settings, further), existing)
+        plan = self._run_passes(*sweep(self.loaded, design, settings, further), existing)
         baseline = design.variant(design.baseline).config
         metrics = reported_metrics(self.loaded, baseline)
         names = (metrics.primary, *metrics.report)
         return plan, tried_settings(design, settings, plan, recorded, names)
 
-    def _pass_through(
+    def _run_passes(
         self,
         loaded: LoadedExperiment,
         design: Design,

@@ -258,8 +258,9 @@ def _question(
 ) -> dict[str, Any]:
     """Return what is compared: the variants, the baseline, and the contrasts that the experiment file declares.
 
-    Variants are named by their values of the ``axes``, since their slugs depend on all axes. Names of contrasts and
-    sources of expected results do not count.
+    The variants are compared by their slugs, which depend on all axes, so that a further axis is a change. The baseline
+    and the contrasts are compared by the values of ``axes`` that their variants have, so that it is no change of these.
+    Names of contrasts and sources of expected results do not count.
     """
     settings = {}
     for variant in variants:
@@ -280,7 +281,7 @@ def _question(
         if contrast.expect is not None:
             expected = contrast.expect.model_copy(update={"source": ""})
         declared.append((weights, expected))
-    return {"design": {*settings}, "baseline": settings[baseline], "contrasts": declared}
+    return {"design": set(settings), "baseline": settings[baseline], "contrasts": declared}
 
 
 def _has_results(plan: Plan, seeds: Collection[int]) -> bool:

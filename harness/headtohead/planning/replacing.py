@@ -173,8 +173,8 @@ def dropped_note(plan: Plan) -> str | None:
     if not dropped:
         return None
     return (
-        f"{count_are(dropped, 'finished run')} no longer in the plan and leave the report, because the file or the "
-        "options changed; --name LABEL keeps both experiments, h2h clean lists the runs"
+        f"{count_are(dropped, 'finished or running run')} no longer in the plan and leave the report, because the file "
+        "or the options changed; --name LABEL keeps both experiments, h2h clean lists the runs"
     )
 
 

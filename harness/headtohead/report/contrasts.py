@@ -10,7 +10,7 @@ from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.order_transfer import OrderTransfer, order_transfer
 from headtohead.analysis.study import Analysis
 from headtohead.analysis.two_way import Combination, TwoWayResult
-from headtohead.analysis.uncertainty import MAX_FACTOR, ContrastUncertainty, Halving, Uncertainty
+from headtohead.analysis.uncertainty import ContrastUncertainty, Halving, Uncertainty
 from headtohead.analysis.wording import ends, interval_caption
 from headtohead.config.labels import listed
 from headtohead.config.labels import text as value_text
@@ -70,6 +70,7 @@ AVERAGES = (
     "difference that is shown above can remain open here."
 )
 FAMILY = "{meaning} Differences in {metric}, paired by seed. {intervals}{replaced}"
+SHOWN_ABOVE = " {others} of this family {are} above."
 OMITTED = "{text} The {number} interactions with the largest p are omitted."
 SETTINGS = "The number of settings of each average, and the range of their differences."
 EXPECTED = "What the experiment file expects of a contrast, with its source, and whether the result agrees."
@@ -126,6 +127,9 @@ def family_section(report: Report, family: str) -> Section | None:
     if not contrasts:
         return None
     omitted = 0
+    others = len(_contrasts_of(analysis, family)) - len(contrasts)
+    if others:
+        meaning += SHOWN_ABOVE.format(others=others, are="is" if others == 1 else "are")
     if family == "factor":
         contrasts = largest_first(analysis, contrasts)
     elif family == "variant":
@@ -461,7 +465,7 @@ def _parts(analysis: Analysis, uncertainty: ContrastUncertainty) -> dict[str, st
 MORE_SEEDS = "{seeds:,} seeds"
 MORE_EXAMPLES = "{factor} times the examples"
 MORE_OF_BOTH = "{factor} times the seeds and the examples"
-NOT_BY_MORE = f"not by {MAX_FACTOR:,} times the seeds and the examples"
+NOT_BY_MORE = "not reached by more seeds and examples: the tuned values limit it"
 
 
 def _halving(halving: Halving) -> str:

@@ -272,8 +272,9 @@ FIRST_VARIANTS = f" The first {MAX_LINES} variants."
 TUNING = (
     "Every variant was trained with several settings on seeds {seeds}{length}, which the comparison does not use "
     "(experiment {experiment}). Numbers are means of {metric}. Dark: the setting that the comparison uses, if it is "
-    "one of these; the minimum of a parabola in the logarithm of the value is between them."
+    "one of these; the minimum of a parabola in the logarithm of the value is between them.{empty}"
 )
+EMPTY = " Empty: a further value, which is tried only where the best one was at an edge."
 AT_THE_EDGE = "The best value may be outside the sweep, so that a wider sweep may change the comparison: {variants}."
 
 
@@ -336,6 +337,7 @@ def _tuning_table(
         length=_length(record),
         experiment=record.experiment,
         metric=record.metric,
+        empty=EMPTY if any("" in row.values() for row in rows) else "",
     )
     return Section(
         "Tuning",

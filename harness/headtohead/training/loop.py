@@ -35,7 +35,12 @@ from headtohead.training import checkpoint
 from headtohead.training.backends import BackendChoice, BatchShape, BatchSpec, Graphs, Owned, choose
 from headtohead.training.cuda import configure, copied, cuda_capture, rounded, wait
 from headtohead.training.evaluate import TeacherForced, teacher_forced
-from headtohead.training.optimise import StackOptimizer, clip_gradients, freeze, trained
+from headtohead.training.optimise import (
+    StackOptimizer,
+    clip_gradients,
+    freeze,
+    trainable_parameters,
+)
 from headtohead.training.tensors import SplitTensors
 
 TF32_CAPABILITY = (8, 0)
@@ -189,7 +194,7 @@ class StackTraining:
         self.model = _build_model(config, seeds, data, device, configs)
         self._log_slow_paths()
         freeze(self.model, config.train.trainable)
-        self.parameters = trained(self.model)
+        self.parameters = trainable_parameters(self.model)
         self.owners = _owners(self.model)
         """Members of each parameter; None if all parameters have all members."""
         norms = [math.inf if train.clip_norm is None else train.clip_norm for train in trains]
@@ -199,19 +204,19 @@ class StackTraining:
         training = self.splits["train"]
         lengths = training.prompt_lengths.numpy(), training.host_target_lengths.numpy()
         self.uniform_loss = math.log(len(data.target_vocabulary))
-        self.plan = make_batches(config, *lengths, data.record["longest"])
+        self.batches = make_batches(config, *lengths, data.record["longest"])
         # A batch of targets with a single token and without boundary tokens has no labels.
         self.may_lack_labels = bool((training.num_labels == 0).any())
         self.has_unlabelled = not torch.equal(training.num_labels, training.host_target_lengths)
         self.steps = planned_steps(
-            self.train, self.plan.steps_per_epoch, self.plan.tokens_per_epoch
+            self.train, self.batches.steps_per_epoch, self.batches.tokens_per_epoch
         )
         self.choice, self.backend = self._choose_backend()
         self.optimizer = StackOptimizer(
             trains, self.model, self.steps, capturable=self.backend is not None
         )
         self.evaluate_every = evaluation_interval(
-            config, data, self.steps, self.plan.tokens_per_epoch / self.plan.steps_per_epoch
+            config, data, self.steps, self.batches.tokens_per_epoch / self.batches.steps_per_epoch
         )
         self.report_every = loss_interval(self.steps)
         self.progress = Progress(members=list(map(MemberProgress, seeds)))
@@ -246,7 +251,7 @@ class StackTraining:
         """Return how steps are executed; None executes them eagerly."""
         planned: Counter[tuple[int, int, int]] = Counter()
         if self.device.type == "cuda":
-            planned = planned_shapes(self.plan, self.steps)
+            planned = planned_shapes(self.batches, self.steps)
         requested = self.train.backend
         choice = choose(requested, self.device.type, planned.values(), self.model.obstacle)
         if requested not in ("auto", choice.name):
@@ -324,11 +329,11 @@ class StackTraining:
 
     def _batches(self) -> Iterator[BatchSpec]:
         """Yield the batches from the current step on, without end."""
-        per_epoch = self.plan.steps_per_epoch
+        per_epoch = self.batches.steps_per_epoch
         while True:
             epoch, done = divmod(self.progress.step, per_epoch)
             seeds = [member.seed for member in self.progress.members]
-            for rows, source_time, target_time in self.plan.batches(seeds, epoch, done):
+            for rows, source_time, target_time in self.batches.of_epoch(seeds, epoch, done):
                 yield self.batch_spec(rows, source_time, target_time)
 
     def batch_spec(self, rows: Tensor, source_time: int, target_time: int) -> BatchSpec:
@@ -467,7 +472,7 @@ class StackTraining:
     def _evaluation(self, index: int, metrics: dict[str, float]) -> Evaluation:
         """Return the metrics of a member at the present step."""
         step = self.progress.step
-        return Evaluation(index, step, step / self.plan.steps_per_epoch, metrics)
+        return Evaluation(index, step, step / self.batches.steps_per_epoch, metrics)
 
     def _check_losses(self) -> None:
         """Report the training losses at the end of an averaging interval, and end members that are not finite.
@@ -660,14 +665,14 @@ def _owners(model: Transformer) -> list[tuple[int, ...]] | None:
     return owners
 
 
-def planned_shapes(plan: Batches, steps: int) -> Counter[tuple[int, int, int]]:
+def planned_shapes(batches: Batches, steps: int) -> Counter[tuple[int, int, int]]:
     """Return the planned steps by (rows, source time, target time), extrapolated from an epoch."""
     epoch = Counter(
         (rows.shape[1], source_time, target_time)
-        for rows, source_time, target_time in plan.batches([0], 0)
+        for rows, source_time, target_time in batches.of_epoch([0], 0)
     )
     return Counter(
-        {shape: round(count * steps / plan.steps_per_epoch) for shape, count in epoch.items()}
+        {shape: round(count * steps / batches.steps_per_epoch) for shape, count in epoch.items()}
     )
 
 

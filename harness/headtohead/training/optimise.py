@@ -263,14 +263,14 @@ def freeze(model: nn.Module, parts: Collection[ModelPart] | None) -> None:
         return
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(part_of(name) in parts)
-    if not trained(model):
+    if not trainable_parameters(model):
         raise HeadToHeadError(
             f"train.trainable: {', '.join(parts)} has no parameters in this model, so nothing would be "
             "trained; list other parts, or use epochs: 0"
         )
 
 
-def trained(model: nn.Module) -> list[nn.Parameter]:
+def trainable_parameters(model: nn.Module) -> list[nn.Parameter]:
     """Return the trainable parameters."""
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 

@@ -164,7 +164,7 @@ class ScoredSplits:
             "buckets": tuple(buckets),
             "signatures": signatures,
             "decoding": self.decoding,
-            "padding": self.training.plan.padding(),
+            "padding": self.training.batches.padding(),
             "best_step": progress.best_step,
             "stopped_early": progress.ended == "stopped early",
             "backend": BackendRecord(name=choice.name, why=choice.why),

@@ -153,10 +153,8 @@ def _is_within(contrast: ContrastResult) -> bool:
     return contrast.is_within_margin or is_as_expected
 
 
-OTHER_TESTS = (
-    "Paired t-tests with the variance of each contrast alone, corrected alike, {verdicts}."
-)
-NOT_BY_PAIRED_TEST = "do not show a difference {of_contrasts}"
+OTHER_TESTS = "Paired t-tests, each with the variance of its own contrast and the same correction, {verdicts}."
+NOT_BY_PAIRED_TEST = "show no difference {of_contrasts}"
 BY_PAIRED_TEST = "show a difference {of_contrasts}"
 
 

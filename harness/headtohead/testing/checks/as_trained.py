@@ -300,7 +300,7 @@ def _fitting(forward: Forward, seconds: float, findings: Findings) -> Forward:
 def largest_batch(training: StackTraining) -> BatchSpec:
     """Return the batch with the most tokens among the first batches of the first epoch."""
     seeds = [member.seed for member in training.progress.members]
-    batches = islice(training.plan.batches(seeds, 0), MAX_BATCHES)
+    batches = islice(training.batches.of_epoch(seeds, 0), MAX_BATCHES)
     rows, source_time, target_time = max(batches, key=_tokens)
     return training.batch_spec(rows, source_time, target_time)
 

@@ -1,4 +1,4 @@
-"""The pages of ``docs/results``: a table of the committed differences of single changes, and a card per change.
+"""The pages of ``docs/results``: a heat map and a table of committed differences of single changes, and a card each.
 
 A change is a field with its value before and after, such as positional: sinusoidal → rotary. Everything is read from
 ``answer.json`` and ``results.csv`` of the committed reports that are not withdrawn. A setting in which all scores are
@@ -133,6 +133,12 @@ class Setting:
             "sizes": sizes,
             "tuned": f"tuned {listed(names)}" if names else "",
         }
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """Data, size and passes: the column of the heat map."""
+        passes = f"{self.passes} {'pass' if self.passes == '1' else 'passes'}"
+        return self.data, self.details["size"], passes
 
     @property
     def lines(self) -> list[str]:
@@ -333,6 +339,56 @@ def by_change(results_shown: Sequence[Result]) -> dict[tuple[str, str, str], lis
         groups.setdefault(result.change, []).append(result)
     ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
     return dict(ordered)
+
+
+CELL = '{difference}<br>{interval}<br><span class="{kind}">{verdict}</span>'
+ONE_SETTING = "No change has results in several settings."
+
+
+def heat_map(results_shown: Sequence[Result]) -> str:
+    """Return a row per change with results in several settings, and a column per setting: data, size and passes.
+
+    The class of a verdict is its colour on the site; elsewhere the cell has the verdict in words alone.
+    """
+    groups = {}
+    for change, group in by_change(results_shown).items():
+        if len({result.setting.place for result in group}) > 1:
+            groups[change] = group
+    columns = dict.fromkeys(result.setting.place for group in groups.values() for result in group)
+    if not columns:
+        return ONE_SETTING
+    heads = ["<br>".join(place) for place in columns]
+    lines = [f"| change | {' | '.join(heads)} |", f"|---|{'---|' * len(columns)}"]
+    for change, group in groups.items():
+        cells: dict[tuple[str, ...], list[str]] = {place: [] for place in columns}
+        for result, model in zip(group, _models(group), strict=True):
+            cells[result.setting.place].append(model + _cell(result))
+        row = [f"[{group[0].name}]({slug(change)}.md)"]
+        row += ["<br>".join(texts) for texts in cells.values()]
+        lines.append(f"| {' | '.join(row)} |")
+    return "\n".join(lines)
+
+
+def _models(group: Sequence[Result]) -> list[str]:
+    """Return what a cell says before each result: its model, if several results of the change share a cell."""
+    times = Counter(result.setting.place for result in group)
+    if max(times.values()) == 1:
+        return [""] * len(group)
+    details = _details(group)
+    name = "model" if len({detail["model"] for detail in details}) > 1 else "sizes"
+    return [f"{detail[name]}:<br>" for detail in details]
+
+
+def _cell(result: Result) -> str:
+    difference = result.difference
+    if result.can_tell:
+        difference += f" {readable(result.metric)}"
+    return CELL.format(
+        difference=difference,
+        interval=result.interval,
+        kind=SETTLED.get(result.contrast["direction"], "open"),
+        verdict=result.contrast["verdict"],
+    )
 
 
 TABLE_HEAD = """| change | setting | difference | 95 % interval | verdict |
@@ -821,7 +877,7 @@ def _run_command(page: Path) -> str:
 
 
 def write(folder: Path, reports: Path = REPORTS) -> None:
-    """Write cards and their figures into ``docs/results``, and the table into its ``README.md``.
+    """Write cards and their figures into ``docs/results``, and the heat map and the table into its ``README.md``.
 
     Pages of published reports, which are not committed beside their reports, are copied where they exist.
     """
@@ -843,6 +899,7 @@ def write(folder: Path, reports: Path = REPORTS) -> None:
             (figures / f"{slug(change)}-{number}.svg").write_text(drawn, encoding="utf-8")
     index = folder / "README.md"
     page = index.read_text(encoding="utf-8")
+    page = between(page, "heat map", heat_map(results_shown))
     page = between(page, "table", table(results_shown))
     names: dict[str, list[str]] = {}
     for name, reason in withdrawn(reports).items():

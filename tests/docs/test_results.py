@@ -9,15 +9,18 @@ from scipy import stats
 
 from headtohead.storage.metrics import show
 from results import (
+    ONE_SETTING,
     PUBLISHED,
     REPORTS,
     ROOT,
     answer,
     by_change,
     card,
+    heat_map,
     published_page,
     remarks,
     results,
+    slug,
     table,
     write,
 )
@@ -81,6 +84,28 @@ def reports(tmp_path: Path) -> Path:
         made = contrast(-0.02 - 0.004 * number, direction, setting=SETTING | {"width": width})
         make_report(tmp_path / "reports" / f"width-{width}", made)
     return tmp_path / "reports"
+
+
+def test_the_heat_map_has_the_changes_with_several_settings(reports: Path) -> None:
+    shown = results(reports)
+    head, _, *rows = heat_map(shown).splitlines()
+    columns = head.strip("| ").split(" | ")[1:]
+    expected = {}
+    for change, group in by_change(shown).items():
+        places = {"<br>".join(result.setting.place) for result in group}
+        if len(places) > 1:
+            expected[f"[{group[0].name}]({slug(change)}.md)"] = (places, group)
+    assert 1 <= len(rows) == len(expected)
+    for row in rows:
+        name, *cells = row.removeprefix("| ").removesuffix(" |").split(" | ")
+        places, group = expected[name]
+        filled = [place for place, cell in zip(columns, cells, strict=True) if cell]
+        assert {*filled} == places
+        for result in group:
+            assert result.interval in cells[columns.index("<br>".join(result.setting.place))]
+    (first, *_), _ = next(iter(expected.values()))
+    single = [result for result in shown if "<br>".join(result.setting.place) == first]
+    assert heat_map(single) == ONE_SETTING
 
 
 def test_the_table_has_a_row_per_change_and_setting(reports: Path) -> None:

@@ -66,7 +66,7 @@ def test_the_detectable_effect_is_that_of_the_last_look(plan):
     assert sequential.effect > fixed.effect
     assert experiment_record(plan(SEQUENTIAL, seeds=8)).looks is None
     assert sequential.heading.startswith(
-        "what 8 seeds, the last look, show in 80 % of studies (by "
+        "what 8 seeds, the last look, show in 80 % of studies, by "
     )
     assert "last look" not in fixed.heading
 

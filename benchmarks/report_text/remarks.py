@@ -261,6 +261,23 @@ def scope(page: Page, found: re.Match[str]) -> Sequence[float | None]:
     return [len(keys)]
 
 
+SECTIONS = {
+    "Every variant": ("Each variant against the baseline", "variants"),
+    "The difference that a change makes": ("One change at a time", "factors"),
+    "Whether the effect": ("Interactions", "interactions"),
+}
+"""Section and family in ``answer.json`` by the beginning of a caption."""
+
+
+def shown_above(page: Page, found: re.Match[str]) -> Sequence[float | None]:
+    """Return the number of contrasts of a family that its table lacks."""
+    for beginning, (section, family) in SECTIONS.items():
+        if found.string.startswith(beginning):
+            members = [own for own in page.answer["contrasts"] if own["family"] == family]
+            return [len(members) - len(page.rows_of(section))]
+    return [None]
+
+
 def collapsed_runs(page: Page, found: re.Match[str]) -> Sequence[float | None]:
     """Return the number of collapsed runs of each variant that has some, in the order of the table."""
     slugs = page.answer["collapses"]
@@ -282,6 +299,7 @@ RULES: list[Rule] = [
     ),
     (rf"{N} runs? collapsed and left out", all_collapsed_runs),
     (rf"Baseline: .*, [\w -]+ {N}\.", baseline_score),
+    (rf"{N} of this family (?:is|are) above", shown_above),
     (
         rf"has a mean [\w -]+ of {N}, with a standard deviation of {N} over seeds"
         rf"(?:; pooled over (?:all|the ranked) variants(?: of its data and size)?, it is {N})?",
@@ -450,6 +468,7 @@ FIXED = [
     r"^\d+ more in the tables",
     r"95 % (?:t-)?intervals?",
     r"Intervals?: 95 %",
+    r"95 % for(?= \d+ [^.]*\. Sources of variance)",
     r"95 % confidence intervals?",
     r"the level 0\.95\^\(1/k\)",
     r"in at least 95 % of studies",

@@ -8,7 +8,7 @@ import pytest
 from headtohead import files
 from headtohead.errors import HeadToHeadError
 from headtohead.execution import head_ablation
-from headtohead.execution.head_ablation import masked_heads
+from headtohead.execution.head_ablation import ablate_heads
 from headtohead.storage.leases import Lease
 from headtohead.storage.metrics import show
 from made.fake_study import edit, experiment_text, record_checksums
@@ -102,7 +102,7 @@ def test_a_run_that_another_process_writes_is_not_measured(study, monkeypatch):
     )
     path = study.directories()[1]
     with Lease(path), pytest.raises(HeadToHeadError, match="; wait for that process or end it"):
-        masked_heads(path, fresh=True)
+        ablate_heads(path, fresh=True)
 
 
 def test_an_experiment_without_a_finished_run_is_an_error(study):
@@ -128,4 +128,4 @@ def test_a_run_without_data_splits_is_an_error(study, monkeypatch):
     with pytest.raises(
         HeadToHeadError, match="was imported without sentences; ablating heads requires"
     ):
-        masked_heads(path, fresh=True)
+        ablate_heads(path, fresh=True)

@@ -17,7 +17,7 @@ import headtohead
 import headtohead as h2h
 from headtohead import HeadToHeadError, ownership
 from headtohead.cli import main
-from headtohead.execution.head_ablation import masked_heads
+from headtohead.execution.head_ablation import ablate_heads
 from headtohead.execution.loaded import LoadedRun
 from made.study import TINY, Study
 
@@ -343,7 +343,7 @@ def test_a_loaded_run_decodes_like_its_evaluation(study: Study) -> None:
     assert loaded.translate([source for source, *_ in rows]) == [
         hypothesis for _, _, hypothesis, _ in rows
     ]
-    whole = masked_heads(run)["whole"]
+    whole = ablate_heads(run)["whole"]
     assert {f"test/{name}": whole[name] for name in ("bleu", "exact_match")}.items() <= results[
         "metrics"
     ].items()

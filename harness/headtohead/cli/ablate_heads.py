@@ -28,12 +28,12 @@ def command(target: str, no_decode: bool, fresh: bool, form: str, runs: Path) ->
     directory holds the change of test loss, BLEU and exact match, and the entropy and distance of the recorded
     maps. h2h report has a figure of the effects on the baseline's runs.
     """
-    from headtohead.execution.head_ablation import masked_heads
+    from headtohead.execution.head_ablation import ablate_heads
 
     load_plugins()
     records = []
     for path in _directories(target, runs):
-        record = masked_heads(path, decode=not no_decode, fresh=fresh)
+        record = ablate_heads(path, decode=not no_decode, fresh=fresh)
         records.append({"run": path.name, **record})
         if form == "text":
             _print(path.name, record)

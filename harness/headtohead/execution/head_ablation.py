@@ -30,11 +30,11 @@ from headtohead.training.loop import split_tensors
 TOGETHER = 16
 """Number of copies of a model that are scored as a stack."""
 
-Masks = tuple[int, Sequence[int]]
+Mask = tuple[int, Sequence[int]]
 """Index of an attention in ``Transformer.attentions``, and its masked heads."""
 
 
-def masked_heads(path: Path, *, decode: bool = True, fresh: bool = False) -> dict[str, Any]:
+def ablate_heads(path: Path, *, decode: bool = True, fresh: bool = False) -> dict[str, Any]:
     """Return the effect of masking each head of a run, and write it into ``heads.json`` of the run directory.
 
     Without ``fresh``, a stored file is returned and nothing is written, except if ``decode`` asks for the metrics of
@@ -134,7 +134,7 @@ def head_effects(
             "the attention style has no output projection in which heads could be masked; use a style with projections"
         )
     records: list[dict[str, Any]] = []
-    masks: list[Masks] = []
+    masks: list[Mask] = []
     for number, attention in enumerate(model.attentions):
         context = attention.context
         heads = range(context.geometry.output_heads)
@@ -155,7 +155,7 @@ def head_effects(
 
 
 def _scores(
-    model: Transformer, data: PreparedData, masks: Sequence[Masks], translate: Translator | None
+    model: Transformer, data: PreparedData, masks: Sequence[Mask], translate: Translator | None
 ) -> list[dict[str, float]]:
     """Return the test scores of copies of a model by metric, one mapping for each copy.
 
@@ -172,13 +172,13 @@ def _scores(
     split = data.splits["test"]
     tensors = split_tensors(config, data, torch.device("cpu"), ("test",))["test"]
     rows = split.distinct_sources(config.evaluate.test_limit)
-    scored = score(masked(model, data, masks), tensors, rows, translate)
+    scored = score(with_masks(model, data, masks), tensors, rows, translate)
     scores = []
     for member in range(len(masks)):
         scores.append({LOSS.name: scored.forced.metrics(member)[LOSS.name]})
     if scored.translations is not None:
         task = task_metrics(config.data.dataset)
-        for member_scores, translations in zip(scores, scored.translations, strict=False):
+        for member_scores, translations in zip(scores, scored.translations, strict=True):
             member_scores |= collect(data, split, rows, translations).scores(task)
     return scores
 
@@ -209,7 +209,7 @@ def head_metrics(heads: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return metrics
 
 
-def masked(model: Transformer, data: PreparedData, masks: Sequence[Masks]) -> Transformer:
+def with_masks(model: Transformer, data: PreparedData, masks: Sequence[Mask]) -> Transformer:
     """Return a stack of copies of a model with one member, with the given heads masked in each copy.
 
     The model is not changed. The stack is in evaluation mode, with the device and the type of the model's weights.

@@ -156,10 +156,10 @@ def _is_recorded(plan: Plan) -> bool:
     Raises:
         HeadToHeadError: If a data file of the plan cannot be read.
     """
-    try:
-        recorded = ExperimentDirectory.read(plan.directory).record.to_json()
-    except HeadToHeadError:
+    record = ExperimentDirectory.find_record(plan.directory)
+    if record is None:
         return False
+    recorded = record.to_json()
     not_compared = {"created", "command", "versions"}
     planned = experiment_record(plan).to_json()
     compared = planned.keys() - not_compared

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from headtohead import data
 from headtohead.config.loading import LoadedExperiment
-from headtohead.errors import HeadToHeadError
 from headtohead.planning.costs import Costs, cost_variants, refuse_oversized
 from headtohead.planning.datasets import PreparedDataSets
 from headtohead.planning.design import Design, expand
@@ -129,11 +128,10 @@ class Planner:
         """
         if existing is None:
             return looks.seeds[0]
-        try:
-            recorded = ExperimentDirectory.read(self.runs_root / self.loaded.name).record.seeds
-        except HeadToHeadError:  # no record, or a damaged record
+        record = ExperimentDirectory.find_record(self.runs_root / self.loaded.name)
+        if record is None:
             return looks.seeds[0]
-        return looks.next(len(recorded) - 1) or looks.seeds[-1]
+        return looks.next(len(record.seeds) - 1) or looks.seeds[-1]
 
     def _tune(self, design: Design, existing: ExistingRuns | None) -> Tuning:
         """Plan the sweep as far as its results lead, and choose the settings if every variant has a choice.

@@ -192,9 +192,8 @@ class Power:
         """
         if self.sd:
             return EQUIVALENCE_OF_RUNS.format(seeds=self._seeds_for_equivalence(margin / self.sd))
-        sd = margin / self.effect_in_runs
-        seeds = self._seeds_for_equivalence(margin / (sd * math.sqrt(self.weight)))
-        return EQUIVALENCE.format(seeds=seeds, sd=sd)
+        seeds = self._seeds_for_equivalence(self.effect)
+        return EQUIVALENCE.format(seeds=seeds, sd=margin / self.effect_in_runs)
 
     def _seeds_for_equivalence(self, margin: float) -> str:
         """Return the number of seeds that show a difference of 0 to be within a margin in standard deviations."""

@@ -53,7 +53,7 @@ def experiment_record(plan: Plan, command: str = "") -> ExperimentRecord:
     """
     file = plan.loaded.file
     path = in_project(plan.loaded.path, plan.runs_root)
-    stored = _stored_record(plan.directory)
+    stored = ExperimentDirectory.find_record(plan.directory)
     return ExperimentRecord(
         name=plan.name,
         question=file.question,
@@ -138,14 +138,6 @@ def _read_record(read: Read, project: Path) -> ReadRecord:
         # The folder without links: a link may lead to another file later.
         path = name_in_project(read.path.parent.resolve() / read.path.name, project)
     return ReadRecord(name=read.name, path=path, sha256=read.sha256)
-
-
-def _stored_record(experiment: Path) -> ExperimentRecord | None:
-    """Return the stored record of an experiment; None without a record, or if it is damaged."""
-    try:
-        return ExperimentDirectory.read(experiment).record
-    except HeadToHeadError:
-        return None
 
 
 def _data_files(plan: Plan) -> dict[str, str]:

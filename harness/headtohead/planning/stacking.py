@@ -334,7 +334,11 @@ def _mechanisms(config: RunConfig, role: Role) -> frozenset[str]:
 
 
 def _activations(plan: Plan, run: PlannedRun) -> int:
-    """Return the approximate number of activations of a member in a training step, logits included."""
+    """Return the approximate number of activations of a member in a training step, logits included.
+
+    It decides which runs are large enough for stacks of their own, a rule that was fitted to it; `training_bytes`
+    estimates memory.
+    """
     config = plan.variant_of(run).config
     return _tokens(config) * (_activations_per_token(config) + _target_words(plan, run))
 

@@ -482,6 +482,14 @@ class ExperimentDirectory:
         return experiment
 
     @classmethod
+    def find_record(cls, path: Path) -> ExperimentRecord | None:
+        """Return the record of an experiment's folder; None without a record, or if it is damaged or a copy."""
+        try:
+            return cls.read(path).record
+        except HeadToHeadError:
+            return None
+
+    @classmethod
     def read_any(cls, path: Path) -> Self:
         """Read the record of an experiment's folder, which can be a copy under another name.
 

@@ -6,7 +6,6 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from headtohead.errors import HeadToHeadError
 from headtohead.planning.design import Design
 from headtohead.planning.lookup import PlannedRun
 from headtohead.planning.plan import Plan
@@ -33,10 +32,8 @@ Tried = Mapping[str, tuple[TrialRecord, ...]]
 
 def recorded_tuning(experiment: Path) -> TuningRecord | None:
     """Return the tuning in the record of an experiment; None without it, without a record, or if it is damaged."""
-    try:
-        return ExperimentDirectory.read(experiment).record.tuning
-    except HeadToHeadError:
-        return None
+    record = ExperimentDirectory.find_record(experiment)
+    return None if record is None else record.tuning
 
 
 def tried_settings(

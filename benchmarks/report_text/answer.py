@@ -278,7 +278,7 @@ def sum_of_effects(page: Page, contrast: Contrast) -> float:
 
 LESS = re.compile(r"; the difference is smaller than the margin|, less than the margin")
 PERHAPS_LESS = re.compile(
-    r"; the difference may be smaller than the margin|, which may be less than the margin"
+    r"; it is open whether by more than the margin|; the difference may be smaller than the margin"
 )
 """The words on the margin of a detected difference, also those of older reports."""
 

@@ -468,7 +468,7 @@ FIXED = [
     r"^\d+ more in the tables",
     r"95 % (?:t-)?intervals?",
     r"Intervals?: 95 %",
-    r"95 % for(?= \d+ [^.]*\. Sources of variance)",
+    r"95 %(?: for|, adjusted for)(?= \d+ [^.]*\. Sources of variance)",
     r"95 % confidence intervals?",
     r"the level 0\.95\^\(1/k\)",
     r"in at least 95 % of studies",

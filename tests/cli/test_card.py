@@ -215,7 +215,7 @@ def assert_page_has_the_differences_of_the_runs(repository: Path, page: Path) ->
     assert any(shown)
     assert shown == pytest.approx(expected, abs=6e-3)
     # The new plugin is a copy of alibi, so that this difference is identical and not counted.
-    assert "95 % for 2 declared contrasts together" in text
+    assert "95 %, adjusted for 2 declared contrasts" in text
     for part in (
         "\nclass MyIdea",
         "FLOPs per token",

@@ -36,7 +36,7 @@ def interval_text(contrast: ContrastResult) -> str:
 
 INTERVALS = "Intervals: {scope}. Sources of variance: {sources}.{seeds_only}"
 OF_FAMILY = "95 % for {number}"
-OF_LARGER_FAMILY = "95 % for {number} together"
+OF_LARGER_FAMILY = "95 %, adjusted for {number}"
 ONE_INTERVAL = "Interval: 95 %. Sources of variance: {sources}.{seeds_only}"
 SEEDS_ONLY = " Examples are no source: {reason}."
 SEEDS_ONLY_FOR = " Examples are no source for {contrasts}: {reason}."
@@ -76,7 +76,7 @@ def interval_caption(analysis: Analysis, contrasts: Sequence[ContrastResult]) ->
         of_family = OF_FAMILY if number == 1 else OF_LARGER_FAMILY
         families.append(of_family.format(number=counted(number, FAMILY_NAMES[family])))
     caption = template.format(
-        scope=", ".join(families), sources=listed([*sources]), seeds_only=seeds_only
+        scope="; ".join(families), sources=listed([*sources]), seeds_only=seeds_only
     )
     return caption + _no_selection(analysis, judged)
 

@@ -30,7 +30,7 @@ LEAK_VALIDATION = "Leak: {part}."
 
 OTHER_SENTENCES_LIMIT = "the test sentences differ"
 ONE_DATA_SET = "All variants are trained and tested on {dataset}; on other data, the differences can be others."
-ONE_DATA_SET_LIMIT = "a single data set, {dataset}"
+ONE_DATA_SET_LIMIT = "a single data set ({dataset})"
 
 UNKNOWN_EFFECT = "its effect on {metric} is not known"
 EFFECT = "it improves {metric} by at most {effect}"

@@ -175,7 +175,7 @@ def test_every_number_of_the_committed_reports_has_a_source(benchmark, capsys):
         ("crossed", "improves: +0.024 (+0.017", "improves: +0.025 (+0.017"),
         ("crossed", "(−0.460 to −0.446).**", "(−0.460 to −0.447).**"),
         ("crossed", "equivalent to within 0.03: ", "equivalent to within 0.04: "),
-        ("crossed", "smaller than the margin of 0.03.", "smaller than the margin of 0.02."),
+        ("crossed", "more than the margin of 0.03.", "more than the margin of 0.02."),
         ("crossed", "limits this answer: ", "limits this answer: 3 times "),
         ("quickstart", "LayerNorm, exact match 0.910.", "LayerNorm, exact match 0.913."),
         ("crossed", "(+0.017 to +0.032) | better", "(+0.017 to +0.032) | worse"),

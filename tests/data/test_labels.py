@@ -225,9 +225,9 @@ def test_scores_are_those_of_the_labelled_positions(tmp_path):
     stack = StackTraining(config, [1, 2], data, CPU)
     stack.run()
     split = data.splits["test"]
-    results = score_splits(stack, data, 4)
+    scored = score_splits(stack, data, 4)
     for member in (0, 1):
-        record, saved, _ = results(member)
+        record, saved, _ = scored.results(member)
         answers = answers_by_loop(stack.model, member, split)
         labels = [[label for label in own if label >= 0] for own in split.labels]
         hits = sum(

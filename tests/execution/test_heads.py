@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from headtohead.errors import UndefinedError
-from headtohead.execution.head_ablation import head_effects, head_metrics, masked
+from headtohead.execution.head_ablation import head_effects, head_metrics, with_masks
 from headtohead.model.loss import token_losses
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.registry import current
@@ -86,7 +86,7 @@ def test_masking_a_head_equals_zeroing_its_output(choices, data):
 def test_a_copy_without_masks_equals_its_model(data, style):
     words = len(data.source_vocabulary), len(data.target_vocabulary)
     model = Transformer(tiny_config(attention=style), [2], *words).eval()
-    stack = masked(model, data, [(0, ())] * 2)
+    stack = with_masks(model, data, [(0, ())] * 2)
     for name, value in model.state_dict().items():
         assert torch.equal(stack.state_dict()[name], value.expand_as(stack.state_dict()[name])), (
             name

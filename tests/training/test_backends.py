@@ -20,7 +20,7 @@ from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
 from headtohead.training import backends
 from headtohead.training.backends import BatchSpec, Graphs, Witness, choose
-from headtohead.training.loop import StackTraining, planned_shapes
+from headtohead.training.loop import End, StackTraining, planned_shapes
 from headtohead.training.optimise import clip_gradients
 from made import case_table
 
@@ -344,7 +344,7 @@ def test_a_graph_that_is_wrong_for_one_member_is_not_used(
 def test_a_member_that_has_ended_is_not_compared() -> None:
     log: list[str] = []
     stack = training("three rates")
-    stack.retire(0, "stopped early")  # its losses are finite
+    stack.retire(0, End.STOPPED_EARLY)  # its losses are finite
 
     def replay(captured: Capture) -> None:
         captured.replay()

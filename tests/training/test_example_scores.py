@@ -92,9 +92,9 @@ def test_the_pooled_values_of_the_examples_are_every_score_of_the_record(
     if task == "text":
         raw["data"] = raw["data"] | {"file": text}
     stack, data = trained(raw)
-    results = score_splits(stack, data, 8)
+    scored = score_splits(stack, data, 8)
     for member in (0, 1):
-        of_member = results(member)
+        of_member = scored.results(member)
         scores = dict(means(of_member))
         stored = of_member.record.metrics
         assert scores.keys() == {name for name in stored if not name.endswith(UNPADDED)}
@@ -105,24 +105,24 @@ def test_the_pooled_values_of_the_examples_are_every_score_of_the_record(
             assert examples.groups.tolist() == data.splits[split].groups
             assert len(examples.losses) == len(data.splits[split])
     assert not np.array_equal(
-        results(0).examples["test"].losses, results(1).examples["test"].losses
+        scored.results(0).examples["test"].losses, scored.results(1).examples["test"].losses
     )
 
 
 def test_the_validation_values_of_early_stopping_are_those_of_the_best_weights() -> None:
     stack, data = trained(TASKS["early-stopping"])
-    results = score_splits(stack, data, 8)
+    scored = score_splits(stack, data, 8)
     for index, member in enumerate(stack.progress.members):
         assert member.best_step is not None
         assert member.best_step < stack.steps, "the learning rate does not make later weights worse"
-        assert results(index).record.metrics["valid/loss"] == member.best
+        assert scored.results(index).record.metrics["valid/loss"] == member.best
 
 
 def test_a_training_that_is_resumed_at_its_end_evaluates_the_validation_part_again() -> None:
     stack, data = trained(TASKS["translation"])
-    before = score_splits(stack, data, 8)(0).record.metrics
+    before = score_splits(stack, data, 8).results(0).record.metrics
     stack._last_validation = None  # a resume point has no values per example
-    after = score_splits(stack, data, 8)(0).record.metrics
+    after = score_splits(stack, data, 8).results(0).record.metrics
     assert after == before
 
 

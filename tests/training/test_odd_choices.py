@@ -22,7 +22,7 @@ from headtohead.storage.results import MetricLine
 from headtohead.storage.stack import ResumePoints
 from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training import evaluate
-from headtohead.training.loop import Evaluation, StackTraining, TrainingEvents
+from headtohead.training.loop import End, Evaluation, StackTraining, TrainingEvents
 from headtohead.training.maps import probe_maps
 from headtohead.training.optimise import part_of
 from headtohead.training.results import score_splits, translations_table
@@ -199,7 +199,7 @@ def test_no_epoch_leaves_the_weights_as_drawn_and_evaluates_them(tmp_path: Path)
     )
     again.run()
     assert seen[2].metrics == seen[0].metrics
-    assert score_splits(stack, tiny_data(), decoding_limit=8)(1)[0].metrics["test/loss"] > 0
+    assert score_splits(stack, tiny_data(), decoding_limit=8).results(1)[0].metrics["test/loss"] > 0
 
 
 # -- whole recipes, small ----------------------------------------------------------------------
@@ -239,7 +239,7 @@ def test_each_notebooks_choices_train_to_the_end(name: str) -> None:
     stack = trained(config, [1, 2], data)
     results, translations, _ = score_splits(
         stack, data, decoding_limit(config, data.longest_target)
-    )(1)
+    ).results(1)
     assert stack.progress.step == stack.steps == RECIPES[name][1]
     assert stack.active_members == [0, 1]
     wanted = FORCED if name == "architecture-en-de" else FORCED | TRANSLATED
@@ -370,7 +370,7 @@ def test_scores_without_padding_are_computed_only_where_they_can_differ(
     own = evaluate.translate_rows
     monkeypatch.setattr(evaluate, "translate_rows", lambda *given: calls.append(1) or own(*given))
     stack = StackTraining(masked(masking), [1, 2], tiny_data(), torch.device("cpu"))
-    metrics = score_splits(stack, tiny_data(), decoding_limit=4)(1)[0].metrics
+    metrics = score_splits(stack, tiny_data(), decoding_limit=4).results(1)[0].metrics
     assert len(calls) == evaluations
     equal = metrics["test/loss_unpadded"] == metrics["test/loss"]
     assert equal == (evaluations == 1)
@@ -381,7 +381,7 @@ def test_a_member_whose_masks_hide_padding_has_its_padded_scores_in_a_mixed_stac
     configs = [masked(masking) for masking in ("padding-causal", "causal")]
     stack = StackTraining(configs[0], [1, 2], tiny_data(), torch.device("cpu"), configs=configs)
     scored = score_splits(stack, tiny_data(), decoding_limit=4)
-    hidden, visible = (scored(member)[0].metrics for member in range(2))
+    hidden, visible = (scored.results(member)[0].metrics for member in range(2))
     assert hidden["test/loss_unpadded"] == hidden["test/loss"]
     assert visible["test/loss_unpadded"] != visible["test/loss"]
 
@@ -482,4 +482,4 @@ def test_a_loss_that_is_not_finite_ends_a_run_between_two_validations() -> None:
     assert at_fifths == [8, 12]
     assert at_tenths == [4, 8, 12]
     assert five.progress.members == ten.progress.members
-    assert five.progress.members[0].ended == "diverged"
+    assert five.progress.members[0].ended == End.DIVERGED

@@ -12,7 +12,13 @@ from headtohead.schema.run_config import RunConfig
 from headtohead.storage.stack import ResumePoints
 from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training import checkpoint
-from headtohead.training.loop import Evaluation, StackTraining, TimeLimitReached, TrainingEvents
+from headtohead.training.loop import (
+    End,
+    Evaluation,
+    StackTraining,
+    TimeLimitReached,
+    TrainingEvents,
+)
 from made import case_table
 
 
@@ -119,7 +125,7 @@ def test_early_stopping_keeps_each_members_best_weights() -> None:
     config = tiny(early_stopping={"patience": 1}, evaluate_every=2, lr=0.3)
     stack = training(config)
     stack.run()
-    assert any(member.ended == "stopped early" for member in stack.progress.members)
+    assert any(member.ended == End.STOPPED_EARLY for member in stack.progress.members)
     from headtohead.training.evaluate import teacher_forced
 
     split = stack.splits["valid"]

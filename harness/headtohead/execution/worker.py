@@ -35,7 +35,13 @@ from headtohead.storage.run import CHECKPOINT, EXAMPLES, TRANSLATIONS, VOCABULAR
 from headtohead.storage.run_directory import RunWriter
 from headtohead.storage.stack import StackFolder
 from headtohead.training import checkpoint
-from headtohead.training.loop import Evaluation, StackTraining, TimeLimitReached, TrainingEvents
+from headtohead.training.loop import (
+    End,
+    Evaluation,
+    StackTraining,
+    TimeLimitReached,
+    TrainingEvents,
+)
 from headtohead.training.maps import SentenceMaps, probe_maps, summary, write_maps
 from headtohead.training.memory import is_device_error, keep_freed_memory, machine_load
 from headtohead.training.results import (
@@ -305,7 +311,7 @@ class Worker:
         """
         for index, run in enumerate(self.runs):
             if run.state in states.FINAL:
-                self.training.retire(index, "ended before")
+                self.training.retire(index, End.FINISHED_BEFORE)
                 continue
             with self._isolated(index):
                 run.begin_attempt(states.RUNNING, steps=self.training.steps)
@@ -367,7 +373,7 @@ class Worker:
                 raise
             log.info("%s raised an error", self.runs[index].path.name, exc_info=True)
             _log("".join(traceback.format_exception(error)))
-            self.training.retire(index, "raised")
+            self.training.retire(index, End.RAISED)
             reason = current().describe(error)
             self.runs[index].set_state(
                 states.FAILED,
@@ -437,7 +443,7 @@ class Worker:
             log.debug("%s: step %d: %s", run.path.name, step, finite)
             if "train/loss" in finite:
                 self.losses[index] = finite["train/loss"]
-            if self.training.progress.members[index].ended != "diverged":
+            if self.training.progress.members[index].ended != End.DIVERGED:
                 self.hooks.on_evaluation(run=run.path, step=step, metrics=finite)
                 return
             run.set_state(states.DIVERGED, step=step, reason=self._divergence(step, finite))
@@ -472,12 +478,11 @@ class Worker:
         """
         finished = []
         for index, member in enumerate(self.training.progress.members):
-            has_result = member.ended is None or member.ended == "stopped early"
-            if has_result and self.runs[index].state != states.DONE:
+            if member.has_weights and self.runs[index].state != states.DONE:
                 finished.append(index)
         if not finished:
             return
-        results = score_splits(self.training, self.data, self.decoding_limit)
+        scored = score_splits(self.training, self.data, self.decoding_limit)
         maps = []
         for probe in self.record.probes:
             maps_of_members = probe_maps(
@@ -493,7 +498,7 @@ class Worker:
             with self._isolated(index):
                 member_maps = [maps_of_members[index] for maps_of_members in maps]
                 with self.runs[index].writing() as directory:
-                    self._finish_member(directory, index, results(index), member_maps)
+                    self._finish_member(directory, index, scored.results(index), member_maps)
                 self._announce_end(index, states.DONE)
 
     def _finish_member(

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from functools import partial
 from typing import Any
 
@@ -56,6 +57,15 @@ MIN_JUDGED_STEPS = 100
 """Fewest steps of a run that can diverge with finite losses: the loss of shorter training may be that of its start."""
 
 
+class End(StrEnum):
+    """Why a member of a stack no longer trains."""
+
+    DIVERGED = "diverged"
+    STOPPED_EARLY = "stopped early"
+    RAISED = "raised"
+    FINISHED_BEFORE = "ended before"
+
+
 @dataclass
 class MemberProgress:
     """Progress of a run of a stack.
@@ -71,12 +81,17 @@ class MemberProgress:
     """
 
     seed: int
-    ended: str | None = None
+    ended: End | None = None
     ended_step: int | None = None
     ended_tokens: float | None = None
     best: float | None = None
     best_step: int | None = None
     evaluations_since_best: int = 0
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether the member has weights to score: it trains to the end, or early stopping has kept its best ones."""
+        return self.ended in (None, End.STOPPED_EARLY)
 
 
 @dataclass
@@ -319,7 +334,7 @@ class StackTraining:
                 return done + 1
         return count
 
-    def retire(self, member: int, reason: str) -> None:
+    def retire(self, member: int, reason: End) -> None:
         """Mark a member as ended; the others continue unchanged."""
         self.progress.members[member].ended = reason
         self.progress.members[member].ended_step = self.progress.step
@@ -487,7 +502,7 @@ class StackTraining:
             if math.isfinite(means[index]):
                 self.events.on_loss(evaluation)
                 continue
-            self.retire(index, "diverged")
+            self.retire(index, End.DIVERGED)
             self.events.on_evaluation(evaluation)
         self._start_means()
 
@@ -527,7 +542,7 @@ class StackTraining:
                 losses.append(mean_losses[index])
             # At the end, both losses may exceed the loss of a uniform guess.
             if not math.isfinite(sum(losses)) or (is_judged and min(losses) > self.uniform_loss):
-                self.retire(index, "diverged")
+                self.retire(index, End.DIVERGED)
             self.events.on_evaluation(self._evaluation(index, metrics))
             self._stop_early(index, metrics)
         self._start_means()
@@ -547,7 +562,7 @@ class StackTraining:
             return
         member.evaluations_since_best += 1
         if member.evaluations_since_best >= stopping.patience:
-            self.retire(index, "stopped early")
+            self.retire(index, End.STOPPED_EARLY)
 
     # -- resume points ---------------------------------------------------------------------------
 

@@ -35,7 +35,7 @@ from headtohead.training.evaluate import (
     summed,
     translator,
 )
-from headtohead.training.loop import StackTraining
+from headtohead.training.loop import End, StackTraining
 
 
 class MemberResults(NamedTuple):
@@ -52,10 +52,8 @@ class MemberResults(NamedTuple):
     examples: Mapping[str, SplitExamples]
 
 
-def score_splits(
-    training: StackTraining, data: PreparedData, decoding_limit: int
-) -> Callable[[int], MemberResults]:
-    """Score the validation and the test split for all members, and return a function that gives a member's results."""
+def score_splits(training: StackTraining, data: PreparedData, decoding_limit: int) -> ScoredSplits:
+    """Return the scores of the validation and the test split for all members."""
     config = training.config.evaluate
     split = data.splits["test"]
     tensors = training.splits["test"]
@@ -66,14 +64,16 @@ def score_splits(
     equal = [padding_has_no_effect(variant) for variant in training.configs]
     if config.unpadded and not all(equal):
         alone = score(training.model, tensors, rows, translate, padded=False)
-    decoding: DecodingRecord | None = None
-    if config.decode != "none":
-        decoding = {"decode": config.decode}
-    if config.decode == "greedy":
+    decoding: DecodingRecord | None
+    if config.decode == "none":
+        decoding = None
+    elif config.decode == "greedy":
         decoding = {"decode": "greedy", "max_length": decoding_limit}
+    else:
+        decoding = {"decode": config.decode}
     unpadded = [padded if is_equal else alone for is_equal in equal]
     validation = training.final_validation()
-    return ScoredSplits(training, data, rows, decoding, validation, padded, unpadded).results
+    return ScoredSplits(training, data, rows, decoding, validation, padded, unpadded)
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class ScoredSplits:
             "decoding": self.decoding,
             "padding": self.training.batches.padding(),
             "best_step": progress.best_step,
-            "stopped_early": progress.ended == "stopped early",
+            "stopped_early": progress.ended == End.STOPPED_EARLY,
             "backend": BackendRecord(name=choice.name, why=choice.why),
             "notes": (),
         }

@@ -405,9 +405,7 @@ class StackTraining:
             "losses": [Owned(self.loss_sums, all_members)],
             "tokens": [Owned(self.token_sums, all_members)],
         }
-        for name, value in self.optimizer.state().items():
-            index, _, kind = name.partition("/")
-            members = self.optimizer.members[int(index)] if value.dim() else None
+        for kind, value, members in self.optimizer.owned_moments():
             kinds.setdefault(kind, []).append(Owned(value, members))
         for _, buffer in self.model.named_buffers():
             kinds.setdefault("buffers", []).append(Owned(buffer, None))

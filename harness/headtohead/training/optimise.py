@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -190,6 +190,15 @@ class StackOptimizer:
             for name, value in self.moments[tensor].items():
                 state[f"{index}/{name}"] = value
         return state
+
+    def owned_moments(self) -> Iterator[tuple[str, Tensor, tuple[int, ...] | None]]:
+        """Yield the kind of each tensor of `state`, the tensor, and the members along its first dimension.
+
+        A scalar, such as the number of updates, has no dimension of members: None.
+        """
+        for tensor, members in zip(self._updated, self.members, strict=True):
+            for kind, value in self.moments[tensor].items():
+                yield kind, value, members if value.dim() else None
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Load what ``state`` returned."""

@@ -155,6 +155,7 @@ REFUSED: dict[str, tuple[str, bytes, str]] = {
                        "the table has the column 'accuracy' twice; remove or rename one of them"),
     "half a surrogate pair": ("jsonl", records().replace(b'"new"', b'"\\ud800"'), "row 7: 'utf-8' codec can't encode"),
     "an open quote": ("csv", lines(*ROWS, ('"new', 7, 1)), "not a CSV table (unexpected end of data)"),
+    "semicolons": ("csv", b"variant;seed;acc\nbase;1;0,8\n", "not a CSV table (semicolons separate its columns; write"),
     "UTF-16": ("csv", lines().decode().encode("utf-16"), "not a CSV table ('utf-8' codec can't decode byte 0xff"),
     "no score": ("csv", lines(*changed(8, accuracy="")), "row 8: 'accuracy' of variant 'new', seed 2 has no number"),
     "many digits": ("csv", lines(*changed(8, accuracy="9" * 100_000 + "x")), "seed 2 is not a finite number: '9"),

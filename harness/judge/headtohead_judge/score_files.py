@@ -121,6 +121,9 @@ def _refuse_many_columns(number: int) -> None:
         )
 
 
+SEMICOLONS = "semicolons separate its columns; write commas, and decimal points such as 0.8"
+
+
 def _delimited(text: str, separator: str) -> list[list[str]]:
     """Return the rows of CSV or TSV without empty ones; raise `ValueError` if a row has another number of values."""
     first_line = text.partition("\n")[0].strip()
@@ -136,6 +139,8 @@ def _delimited(text: str, separator: str) -> list[list[str]]:
         rows.append(row)
         _refuse_many_columns(len(row))
         if len(row) != len(rows[0]):
+            if len(rows[0]) == 1 and ";" in first_line:
+                raise ValueError(SEMICOLONS)
             raise ValueError(
                 f"line {lines.line_num} has {len(row)} values for {len(rows[0])} columns"
             )

@@ -193,6 +193,12 @@ def _require_columns(table: pd.DataFrame, columns: Columns) -> None:
                 f"the table has one column, '{shortened(names[0])}'; commas separate the columns of .csv, and "
                 "tabs those of .tsv"
             )
+        numbers = [column for column in names if NUMBER.fullmatch(column)]
+        if numbers:
+            raise HeadToHeadError(
+                f"the table has no column '{name}', and the number {numbers[0]} in its first line; begin with the names "
+                "of the columns, such as variant,seed,accuracy"
+            )
         raise HeadToHeadError(
             f"the table has no column '{name}'; columns: {listed(names)}; name it with {option}, or give the "
             "table one row per variant and seed, with the columns variant, seed and the metric"

@@ -518,7 +518,7 @@ def test_fractions_beside_percentages_are_a_warning(
         (
             pd.DataFrame({"base": ["base"], "1": [2], "0.80": [0.8]}),
             {},
-            "the table has no column 'variant', and the number 1 in its first line; begin with the names of the columns",
+            "the first line of the table has no column 'variant' but the number 1; begin with the names of the columns",
         ),
         (wide(base=BASE), {}, "only the baseline 'base' has scores; a comparison needs another variant"),
         (wide(base=BASE[:1], new=BETTER[:1]), {}, "variant 'base' has a single seed; a test needs at least two"),

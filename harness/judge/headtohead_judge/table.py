@@ -194,9 +194,9 @@ def _require_columns(table: pd.DataFrame, columns: Columns) -> None:
                 "tabs those of .tsv"
             )
         numbers = [column for column in names if NUMBER.fullmatch(column)]
-        if numbers:
+        if numbers and {option_name for option_name, _ in options}.isdisjoint(names):
             raise HeadToHeadError(
-                f"the table has no column '{name}', and the number {numbers[0]} in its first line; begin with the names "
+                f"the first line of the table has no column '{name}' but the number {numbers[0]}; begin with the names "
                 "of the columns, such as variant,seed,accuracy"
             )
         raise HeadToHeadError(

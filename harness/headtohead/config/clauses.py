@@ -181,7 +181,7 @@ def within(clause: str, setting: str) -> str:
     """
     if not setting:
         return clause
-    is_long = " and " in clause or f" {WITH}" in setting
+    is_long = " and " in clause or f" {WITH}" in setting or ", " in setting
     if has_preposition(clause) or is_long:
         return f"{clause} ({setting})"
     return f"{clause} {with_preposition(setting)}"

@@ -118,4 +118,4 @@ def test_a_question_that_was_changed_after_results_is_a_caution_and_limits_the_a
     vars(analysis.frames.record)["late_fields"] = changed
     (sentence,) = rule.check(analysis)
     assert ": seeds (2026-01-05) and contrasts (2026-01-06). " in sentence.text
-    assert sentence.limit == "seeds and contrasts changed after results existed"
+    assert sentence.limit == "seeds and contrasts chosen after results existed"

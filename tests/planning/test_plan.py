@@ -502,6 +502,15 @@ def test_a_part_of_the_question_that_changes_after_a_result_is_recorded(
     assert experiment_record(plan(changed)).late_fields == again.late_fields
 
 
+def test_a_question_about_results_that_exist_is_late_as_a_whole(plan, record):
+    first = plan(AXIS + "seeds: 1")
+    for number, run in enumerate(first.runs):
+        assert experiment_record(plan(AXIS + "seeds: 1")).late_fields == {}, number
+        record(first, run, experiment="earlier")
+    found = experiment_record(plan(AXIS + "seeds: 1\nmetrics: {primary: test/bleu}"))
+    assert {*found.late_fields} == {"the whole question"}
+
+
 def test_the_record_describes_the_entries_in_which_variants_differ(plan):
     entries = experiment_record(
         plan("design: [{product: {positional: [none, rotary]}}]", seeds=1)

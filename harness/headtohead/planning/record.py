@@ -216,8 +216,14 @@ def _margins(plan: Plan, stored: ExperimentRecord | None) -> dict[str, MarginRec
     return margins
 
 
+WHOLE_QUESTION = "the whole question"
+"""Stands for all fields of a question."""
+
+
 def _late_fields(plan: Plan, stored: ExperimentRecord | None) -> dict[str, str]:
-    """Return the fields of the question that were changed after results existed, with the date of the last change.
+    """Return the fields of the question that were chosen after results existed, with the date of the last change.
+
+    A new experiment whose runs are all results of other experiments has `WHOLE_QUESTION`.
 
     Numbers of seeds that looks plan have a record of their own (`_looks`), and so have margins.
 
@@ -225,7 +231,8 @@ def _late_fields(plan: Plan, stored: ExperimentRecord | None) -> dict[str, str]:
         HeadToHeadError: If a field has changed, and a run directory of the experiment is a symbolic link.
     """
     if stored is None:
-        return {}
+        is_late = bool(plan.runs) and all(run.is_done and run.reused_from for run in plan.runs)
+        return {WHOLE_QUESTION: now()} if is_late else {}
     axes = {*stored.axes} & {*plan.design.axes}
     variants = [variant.record for variant in plan.variants]
     before = _question(stored.variants, stored.baseline, stored.contrasts, axes)

@@ -383,7 +383,7 @@ class ExperimentRecord(Record):
     """The plan of an experiment.
 
     ``axis_names`` has what people call its axes, such as ``learning rate``. ``late_fields`` has the fields of the
-    question that were changed after results existed, with the date of the last change.
+    question that were chosen after results existed, with the date of the last change.
     """
 
     format: Literal[1] = 1

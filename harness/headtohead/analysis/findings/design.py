@@ -129,15 +129,14 @@ def late_looks(analysis: Analysis) -> Iterator[Sentence]:
 
 
 LATE_FIELDS = (
-    "The question was changed after results existed: {fields}. Intervals and adjusted p assume a question that "
-    "was fixed before."
+    "Chosen after results existed: {fields}. Intervals and adjusted p assume a question that was fixed before."
 )
-LATE_FIELDS_LIMIT = "{fields} changed after results existed"
+LATE_FIELDS_LIMIT = "{fields} chosen after results existed"
 
 
 @caution
 def late_fields(analysis: Analysis) -> Iterator[Sentence]:
-    """Caution if the seeds, the contrasts or another part of the question were changed after results existed."""
+    """Caution if the seeds, the contrasts or another part of the question were chosen after results existed."""
     changed = analysis.frames.record.late_fields
     if changed:
         limit = LATE_FIELDS_LIMIT.format(fields=listed([*changed]))

@@ -459,6 +459,7 @@ FIXED = [
     r"experiments/\S+\.yaml",
     r"On the [\d,]+ test sentences (?:of|with)\b",
     r"(?:LEAKY split|Leak)[^:]*: [\d.]+ % of the (?:test|validation) .*",
+    r"[\d.]+ % of the (?:test|validation) [a-z ]+ in training",
     r"Not better than a bigram model, .*\(test loss [\d.]+ nats\)",
     r"the learning rate (?:decays|decayed) \([^)]*\)",
     r"source also in training: [\d.]+ %",

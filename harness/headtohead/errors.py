@@ -58,6 +58,11 @@ class PluginError(HeadToHeadError):
     """The code of a plugin has raised an error; the message has the entry, the error and the command that tests it."""
 
 
+def go_on_after(interrupt: KeyboardInterrupt) -> None:
+    """Let the command go on after Ctrl-C: it is not sent again, as by `headtohead.cli.interruption`."""
+    interrupt.is_handled = True  # type: ignore[attr-defined]
+
+
 class Interrupted(KeyboardInterrupt):
     """An interruption that the command has already reported."""
 

@@ -87,8 +87,8 @@ def server(uri: str, port: int = PORT, *options: str) -> Iterator[subprocess.Pop
     try:
         _wait_until_ready(process, port, command)
         yield process
-    except KeyboardInterrupt:
-        pass
+    except KeyboardInterrupt as error:
+        go_on_after(error)
     finally:
         workers = []
         if psutil.pid_exists(process.pid):

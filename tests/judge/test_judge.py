@@ -98,6 +98,46 @@ def test_a_difference_has_the_decimals_of_its_side_with_fewer(is_paired: bool) -
     assert ends["equal"] == pytest.approx(half * 1e4)
 
 
+VARIED = [0.9523, 0.9711, 0.9634, 0.9582, 0.9476, 0.9655]
+
+
+@pytest.mark.parametrize(
+    ("scores", "verdict"),
+    [
+        ({"base": [1.0] * 6, "new": VARIED}, "worse"),
+        ({"base": [0.0] * 6, "new": VARIED}, "better"),
+        ({"base": ["1"] * 6, "new": list(map(str, VARIED))}, "worse"),
+        ({"base": [50] * 6, "new": [49, 49, 50, 49, 49, 49]}, "worse"),
+        ({"base": [62, 61, 63, 62, 61, 64], "new": [63, 62, 64, 63, 62, 64]}, "better"),
+        (
+            {
+                "base": [1234567, 1234569, 1234568, 1234566, 1234570, 1234565],
+                "new": [1234568, 1234570, 1234569, 1234567, 1234571, 1234567],
+            },
+            "better",
+        ),
+        ({"base": ["0.80"] * 6, "new": ["0.81", "0.81", "0.81", "0.80", "0.81", "0.81"]}, "no difference shown"),
+    ],
+)  # fmt: skip
+def test_round_scores_and_counts_are_exact_and_written_decimals_are_not(
+    scores: dict[str, list[Any]], verdict: str
+) -> None:
+    assert verdicts(judge(wide(**scores), baseline="base")) == {"new": verdict}
+
+
+UNSTATED = ["control", "treatment"], ["", "", "", "", "", "failed"]
+
+
+@pytest.mark.parametrize("status", UNSTATED)
+def test_a_column_without_known_states_or_with_failures_alone_is_no_error(
+    status: list[str],
+) -> None:
+    table = wide(base=[*BASE, *BASE], new=[*BETTER, *BETTER])
+    table["status"] = (status * 12)[: len(table)]
+    judged = judge(table, baseline="base", metric="accuracy")
+    assert ("row 6 (failed)" in "".join(judged.warnings)) == ("failed" in status)
+
+
 @pytest.mark.parametrize(("is_paired", "seeds"), [(True, 6), (True, 20), (False, 6)])
 @pytest.mark.parametrize(
     ("base_sd", "new_sd"),
@@ -111,15 +151,16 @@ def test_intervals_of_rounded_scores_contain_the_difference(
     studies = 250
     covered = 0
     for _ in range(studies):
-        means = generator.uniform(size=2)
-        base, new = means[:, None] + [[base_sd], [new_sd]] * generator.normal(size=(2, seeds))
+        means = generator.uniform(size=2) / 10
+        deviations = np.array([[base_sd], [new_sd]]) / 10
+        base, new = means[:, None] + deviations * generator.normal(size=(2, seeds))
         scores = {
-            "base": dict(enumerate(np.rint(base).tolist())),
-            "new": dict(enumerate(np.rint(new).tolist())),
+            "base": dict(enumerate(base.round(1).tolist())),
+            "new": dict(enumerate(new.round(1).tolist())),
         }
         compare = paired if is_paired else unpaired
         difference = compare([*scores["new"].values()], [*scores["base"].values()])
-        decimals = {"base": 0, "new": 0}
+        decimals = {"base": 1, "new": 1}
         (complete,) = with_decimals({"new": difference}, scores, decimals).values()
         ends = interval(complete, 0.95)
         covered += ends.low <= means[1] - means[0] <= ends.high
@@ -128,18 +169,19 @@ def test_intervals_of_rounded_scores_contain_the_difference(
 
 def test_ordinary_decimals_do_not_widen_an_interval() -> None:
     generator = np.random.default_rng(1)
-    fine = wide(base=generator.normal(size=20).tolist(), new=generator.normal(size=20).tolist())
-    coarse = fine.assign(accuracy=fine["accuracy"].round(0))
-    coarser = fine.assign(accuracy=(fine["accuracy"] / 10).round(0))
+    scores = generator.normal(size=(2, 20)) / 10
+    fine = wide(base=scores[0].tolist(), new=scores[1].tolist())
+    coarse = fine.assign(accuracy=fine["accuracy"].round(1))
+    coarser = fine.assign(accuracy=(fine["accuracy"] / 10).round(1))
     widths = []
     for table in (fine, coarse):
-        judged = judge(table.astype(str).replace(r"\.0$", "", regex=True), baseline="base")
+        judged = judge(table.astype(str), baseline="base")
         (row,) = judged.frame().to_dict("records")
         widths.append(row["high"] - row["low"])
         assert judged.warnings == ()
     assert widths[1] == pytest.approx(widths[0], rel=0.15)
-    table = coarser.assign(accuracy=coarser["accuracy"].map("{:.0f}".format))
-    table.loc[0, "accuracy"] = "1"
+    table = coarser.assign(accuracy=coarser["accuracy"].map("{:.1f}".format))
+    table.loc[0, "accuracy"] = "0.1"
     (warning,) = judge(table, baseline="base").warnings
     assert warning.startswith("the scores have so few decimals that their rounding makes")
 
@@ -372,7 +414,6 @@ def test_failed_runs_of_other_programs_are_left_out(
 @pytest.mark.parametrize(
     ("states", "unknown"),
     [
-        (["good", "bad"], "good, bad"),
         (["finished", "bad"], "bad"),
         (["good", "failed"], "good"),
         (["finished", "TERMINATED"], "TERMINATED"),
@@ -489,6 +530,7 @@ SMALL = [0.080, 0.081, 0.079, 0.082, 0.080, 0.081]
         ("accuracy", {"base": BASE, "new": BETTER}, ""),
         ("accuracy", {"base": [0.01, 0.02, 0.5, 0.9, 1.0, 0.0], "new": BETTER}, ""),
         ("accuracy", {"base": [0.5, 1.5, 8, 40, 70, 90], "new": [0.4, 2, 9, 50, 80, 95]}, ""),
+        ("BLEU", {"base": [28.1, 27.9, 28.4, 28.3, 28.0, 28.2], "new": [28.6, 0.4, 28.9, 28.2, 28.5, 28.7]}, ""),
         ("reward", {"base": [0.5, 0.9, 1.1, 2, 3, 0.2], "new": [90, 95, 80, 85, 92, 99]}, ""),
         ("score", {"base": BASE, "new": [8.0, 8.1, 7.9, 8.2, 8.3, 8.0]}, ""),
         ("score", {"base": BASE, "new": [800.0, 810, 790, 820, 830, 805]}, ""),

@@ -26,11 +26,14 @@ _was_raised = False
 class DiscardedInterruptRepeats(KeyboardInterrupt):
     """Ctrl-C in a command; when Python frees it while the command still runs, its signal is sent again.
 
-    Code that handles it and lets the command go on keeps a reference to it.
+    Attributes:
+        is_handled: Whether the command goes on after it (`headtohead.errors.go_on_after`).
     """
 
+    is_handled = False
+
     def __del__(self) -> None:
-        if _is_raising:
+        if _is_raising and not self.is_handled:
             _send_later()
 
 

@@ -121,7 +121,7 @@ class BatchPlan(Batches):
     def of_epoch(
         self, seeds: Sequence[int], epoch: int, start: int = 0
     ) -> Iterator[tuple[Tensor, int, int]]:
-        """Yield the batches of an epoch (see ``Batches.batches``); their order does not depend on the seed."""
+        """Yield the batches of an epoch (see `Batches.of_epoch`); their order does not depend on the seed."""
         generators = [np.random.default_rng([0x68326801, seed, epoch]) for seed in seeds]
         batches: list[tuple[Tensor, int, int]] = []
         for bucket in self.buckets:
@@ -170,7 +170,7 @@ class SentenceBatches(Batches):
     def of_epoch(
         self, seeds: Sequence[int], epoch: int, start: int = 0
     ) -> Iterator[tuple[Tensor, int, int]]:
-        """Yield the batches of an epoch (see ``Batches.batches``)."""
+        """Yield the batches of an epoch (see `Batches.of_epoch`)."""
         shared = np.random.default_rng([0x68326802, epoch]).permutation(len(self._kinds))
         orders = np.stack([self._order(shared, seed, epoch) for seed in seeds])
         source_lengths, target_lengths = self.lengths

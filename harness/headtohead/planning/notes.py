@@ -27,16 +27,24 @@ UNUSED_FILE = "no variant has an entry of '{file}': {entries}; name one in base 
 def unused_plugin_files(plan: Plan) -> list[str]:
     """Return a sentence on each plugin file of this process that has entries for configurations, but none in the plan.
 
-    It is no note of the plan, because the record does not depend on what the process has loaded.
+    It is no note of the plan, because the record does not depend on what the process has loaded. A file with an entry of
+    another family, such as a recipe or a logger, can be in use without a variant that has it.
     """
-    used = {entry.label for variant in plan.variants for entry in variant.plugins}
+    variants = [*plan.variants]
+    if plan.tuning is not None:
+        variants += plan.tuning.plan.variants
+    used = {entry.label for variant in variants for entry in variant.plugins}
     by_file: dict[str, list[str]] = {}
+    other_files = set()
     for entry in current().all():
-        if entry.distribution == FILE and FAMILIES[entry.family].place:
-            by_file.setdefault(entry.module, []).append(entry.label)
+        if entry.distribution != FILE:
+            continue
+        by_file.setdefault(entry.module, []).append(entry.label)
+        if not FAMILIES[entry.family].place:
+            other_files.add(entry.module)
     sentences = []
     for file, labels in by_file.items():
-        if used.isdisjoint(labels):
+        if used.isdisjoint(labels) and file not in other_files:
             sentences.append(UNUSED_FILE.format(file=file, entries=listed(labels)))
     return sentences
 

@@ -27,8 +27,8 @@ MAX_NAMES = 6
 
 HEADING = (
     "what {seeds} seeds{look} show in {power:.0f} % of studies, by simultaneous {confidence:g} % intervals over seeds "
-    "alone; those of the report are wider, by the variance of test examples and tuned values (sd: standard deviation "
-    "of {score} over the seeds of a variant)"
+    "alone; those of the report also have the variance of test examples, and of tuned values if there are any (sd: "
+    "standard deviation of {score} over the seeds of a variant)"
 )
 LAST_LOOK = ", the last look,"
 HEADING_OF_A_SEED = (

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from headtohead import children, files
 from headtohead.config.project import next_command
-from headtohead.errors import HeadToHeadError
+from headtohead.errors import HeadToHeadError, go_on_after
 from headtohead.escaping import VisibleFormatter
 from headtohead.plugins.launcher import WorkerPlugins
 from headtohead.plugins.logger import Answer, DeniedError
@@ -53,8 +53,6 @@ class ShipperProcess:
     logger: str
     process: subprocess.Popen[bytes]
     is_closed: bool = False
-    stopped_by: KeyboardInterrupt | None = None
-    """The Ctrl-C that has ended the wait for the tracker; as this reference exists, it is not repeated."""
 
     @property
     def tracker(self) -> str:
@@ -95,7 +93,7 @@ class ShipperProcess:
                     log(f"{self.logger}: {more}; Ctrl-C leaves the rest to {sync}")
                 self._ended(left)
         except KeyboardInterrupt as error:
-            self.stopped_by = error
+            go_on_after(error)
         if self.process.poll() == 0:
             return None
         last = files.last_line(log_file(self.experiment, self.logger))

@@ -17,10 +17,10 @@ NEUTRAL = ("test", "valid", "validation", "val", "eval", "dev", "train", "final"
 """Words that leave the direction of a metric as it is."""
 
 NO_RATES = frozenset({"loss", "nll", "ppl", "perplexity", "mse", "mae", "rmse", "bpb", "bpc", "byte", "fid", "regret",
-                      "ms", "mb", "second", "seconds", "latency", "mfu"})  # fmt: skip
+                      "entropy", "ms", "mb", "second", "seconds", "minutes", "hours", "latency", "mfu"})  # fmt: skip
 """Words of metrics that are neither fractions nor percentages."""
 
-REVERSED = re.compile(r"(^|/)\s*([-−–]|1\s*[-−–/])")
+REVERSED = re.compile(r"^\s*1\s*/|(^|/)\s*(1\s*)?[-−–]")
 """Beginning of a name, or of its part after a slash, that negates a metric or takes its complement or inverse, such as
 ``1 - accuracy``."""
 
@@ -49,6 +49,15 @@ def direction(metric: str) -> bool:
             "--lower-is-better"
         )
     return directions.pop()
+
+
+def has_direction(metric: str) -> bool:
+    """Return whether the name of a column determines a direction, so that it is that of a metric."""
+    try:
+        direction(metric)
+    except HeadToHeadError:
+        return False
+    return True
 
 
 def can_be_rate(metric: str) -> bool:

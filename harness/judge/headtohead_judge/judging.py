@@ -50,6 +50,9 @@ MIN_FACTOR = 50
 MAX_FACTOR = 200
 """Factors between fractions and percentages of a warning about units; 100 between equal scores."""
 
+MIN_FRACTIONS = 2
+"""Smallest number of fractions of a warning about units."""
+
 MIN_GAP = 10
 """Smallest ratio of the smallest percentage to the largest fraction of a warning about units."""
 
@@ -419,7 +422,8 @@ def with_decimals(
     """Return the differences with the decimals of the scores as a source of variance.
 
     Its size is the largest `rounding_bias` of the two sides and of the difference of a seed, which has the decimals of
-    the side with fewer: if it does not vary over seeds, no variance between seeds can show the rounding.
+    the side with fewer: if it does not vary over seeds, no variance between seeds can show the rounding. Whole numbers
+    that vary are exact counts.
 
     Args:
         differences: The differences from the baseline.
@@ -431,11 +435,13 @@ def with_decimals(
         variance = float(np.var([*by_seed.values()], ddof=1))
         biases[variant] = rounding_bias(variance, decimals[variant])
     baseline = next(iter(scores))
-    completed = {}
+    completed = dict(differences)
     for variant, difference in differences.items():
+        of_sides = (decimals[variant], decimals[baseline])
+        if max(of_sides) == 0 and difference.kind == "varied":
+            continue
         variance = difference.n * difference.sources[0].variance
-        fewer = min(decimals[variant], decimals[baseline])
-        bias = rounding_bias(variance, fewer)
+        bias = rounding_bias(variance, min(of_sides))
         largest = max(bias, biases[variant], biases[baseline])
         completed[variant] = difference.with_source(Decimals.of(largest))
     return completed
@@ -464,12 +470,12 @@ def unit_warnings(scores: Scores, metric: str) -> list[str]:
     """Return a warning if some scores look like percentages, and the others like fractions.
 
     The scores up to 1 and those up to 100 are about a factor of 100 apart, and no score is between them. Losses and
-    costs have no such unit; runs that diverged can have losses of this size.
+    costs have no such unit, and a single fraction can be the percentage of a collapsed run.
     """
     sizes = [abs(score) for by_seed in scores.values() for score in by_seed.values() if score]
     fractions = [size for size in sizes if size <= 1]
     percentages = [size for size in sizes if size > 1]
-    if not fractions or not percentages or not can_be_rate(metric):
+    if len(fractions) < MIN_FRACTIONS or not percentages or not can_be_rate(metric):
         return []
     factor = np.median(percentages) / np.median(fractions)
     is_gap = min(percentages) >= MIN_GAP * max(fractions)

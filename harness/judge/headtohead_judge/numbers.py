@@ -13,7 +13,12 @@ SINGLE_DIGITS = 6
 
 
 def are_single(values: NDArray[np.float64]) -> bool:
-    """Return whether all numbers are numbers of single precision (float32), as of scores that were computed in it."""
+    """Return whether all numbers are numbers of single precision (float32), as of scores that were computed in it.
+
+    Whole numbers alone are counts, which are exact.
+    """
+    if bool((values == np.rint(values)).all()):
+        return False
     with np.errstate(over="ignore"):
         return bool((values == values.astype(np.float32)).all())
 

@@ -30,6 +30,8 @@ FINISHED = frozenset({
 ENDED = frozenset({"terminated"})
 """State of a finished run of Ray Tune. Beside a word of `FINISHED`, it can be that of a killed one."""
 
+NO_WORD = frozenset({""})
+
 NOT_FINISHED = frozenset({
     "aborted", "aborting", "active", "boot_fail", "canceled", "cancelled", "completing", "crash", "crashed",
     "created", "deadline", "error", "errored", "evicted", "exception", "fail", "failed", "failure", "in_progress",
@@ -80,17 +82,22 @@ def finished_rows(
 
 
 def _state_columns(table: pd.DataFrame, identifying: Collection[str]) -> list[_StateColumn]:
-    """Return the columns that are named as states are; one with a single word has states only if the word is known."""
+    """Return the columns that are named as states are and have a known state.
+
+    Where no run is marked as finished, as in a table that is kept by hand, an empty cell is a finished run.
+    """
     columns = []
     for name in table.columns:
         if name in identifying or _word(name) not in NAMES:
             continue
         states = texts_of(table[name])
         words = [_word(state) for state in states]
-        finished = ENDED if FINISHED.isdisjoint(words) else FINISHED
-        unknown = {*words} - finished - NOT_FINISHED
-        if unknown and len({*words}) == 1:
+        if (FINISHED | ENDED | NOT_FINISHED).isdisjoint(words):
             continue
+        finished = FINISHED
+        if FINISHED.isdisjoint(words):
+            finished = ENDED if not ENDED.isdisjoint(words) else NO_WORD
+        unknown = {*words} - finished - NOT_FINISHED
         if unknown:
             raise _unknown_states(name, states, unknown)
         rows = {}

@@ -19,6 +19,7 @@ import pandas as pd
 
 from headtohead_judge.cells import single_spaced, texts_of
 from headtohead_judge.copies import Run, equal_curves
+from headtohead_judge.direction import has_direction
 from headtohead_judge.errors import HeadToHeadError, similar_or_known
 from headtohead_judge.listing import listed, shortened
 from headtohead_judge.numbers import counted, decimals_of_single, decimals_written
@@ -266,10 +267,13 @@ def _first_matches(
 def _refuse_marks(table: pd.DataFrame, metrics: list[str], others: Collection[str]) -> None:
     """Raise a `HeadToHeadError` if a column beside the metrics has numbers with marks, such as ``80 %`` or ``0,8``.
 
-    It can be the metric that is meant.
+    It can be the metric that is meant, unless there is a metric and the name of the column is that of none, such as
+    ``dropout``.
     """
     matches = _first_matches(table, NUMBER_WITH_MARKS, {*others, *metrics})
     for name, text in matches.items():
+        if metrics and not has_direction(name):
+            continue
         remedy = "write plain numbers such as 0.31"
         if metrics:
             remedy += f", or choose a metric with --metric: {listed(metrics)}"
@@ -298,7 +302,11 @@ def _rows(scores: _MetricColumn, variants: Sequence[str], columns: Columns) -> I
 
 
 def _decimals(rows: Sequence[_Row]) -> dict[str, int]:
-    """Return the largest number of decimals of a score of each variant, of float32 at most those that it has."""
+    """Return the largest number of decimals of a score of each variant, of float32 at most those that it has.
+
+    A variant with the same score in every seed, such as 1.0, has the decimals of the other variants if it has no zero
+    at its end: programs leave such zeros out.
+    """
     texts: dict[str, list[str]] = {}
     for row in rows:
         texts.setdefault(row.variant, []).append(row.score)
@@ -307,7 +315,19 @@ def _decimals(rows: Sequence[_Row]) -> dict[str, int]:
         written = max(decimals_written(score) for score in scores)
         computed = decimals_of_single(np.array(scores, dtype=np.float64))
         decimals[variant] = int(min(written, computed))
+    unstated = {variant for variant, scores in texts.items() if _is_shortest_constant(scores)}
+    of_others = [number for variant, number in decimals.items() if variant not in unstated]
+    for variant in unstated:
+        decimals[variant] = max([decimals[variant], *of_others])
     return decimals
+
+
+def _is_shortest_constant(scores: Sequence[str]) -> bool:
+    """Return whether all scores are one text, which is the shortest one of its number, such as ``1`` or ``1.0``."""
+    if len({*scores}) > 1 or not NUMBER.fullmatch(scores[0]):
+        return False
+    number = float(scores[0])
+    return scores[0] in (repr(number), f"{number:g}")
 
 
 def _curves(

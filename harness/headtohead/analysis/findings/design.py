@@ -128,9 +128,7 @@ def late_looks(analysis: Analysis) -> Iterator[Sentence]:
         yield Sentence(LATE_LOOKS.format(date=record.since[:10]), limit=LATE_LOOKS_LIMIT)
 
 
-LATE_FIELDS = (
-    "Chosen after results existed: {fields}. Intervals and adjusted p assume a question that was fixed before."
-)
+LATE_FIELDS = "Chosen after results existed: {fields}. Intervals and adjusted p assume a question fixed before."
 LATE_FIELDS_LIMIT = "{fields} chosen after results existed"
 
 

@@ -121,9 +121,7 @@ class Setting:
     def details(self) -> dict[str, str]:
         """The parts of its text by their names, of which "sizes" and "tuned" can be empty."""
         unit = "layer" if self.layers == "1" else "layers"
-        steps = f"{self.steps} steps"
-        if self.passes:
-            steps += f", {self.passes} {'pass' if self.passes == '1' else 'passes'}"
+        steps = ", ".join([f"{self.steps} steps", *self._passes])
         sizes = f"equal {self.matched.removeprefix(OF_BASELINE)}" if self.matched else ""
         names = [name.rpartition(".")[2].replace("lr", "learning rates") for name in self.tuned]
         return {
@@ -136,9 +134,15 @@ class Setting:
 
     @property
     def place(self) -> tuple[str, ...]:
-        """Data, size and passes: the column of the heat map."""
-        passes = f"{self.passes} {'pass' if self.passes == '1' else 'passes'}"
-        return self.data, self.details["size"], passes
+        """Data, size and passes, if they are known: the column of the heat map."""
+        return self.data, self.details["size"], *self._passes
+
+    @property
+    def _passes(self) -> list[str]:
+        """The passes over the data as text; none if they are unknown."""
+        if not self.passes:
+            return []
+        return [f"{self.passes} {'pass' if self.passes == '1' else 'passes'}"]
 
     @property
     def lines(self) -> list[str]:
@@ -203,6 +207,16 @@ class Result:
         if not self.can_tell:
             return f"{readable(self.metric)}: {self.contrast['reason']}"
         return show(self.contrast["difference"], self.metric, signed=True)
+
+    @property
+    def with_metric(self) -> str:
+        """The difference with the name of its metric."""
+        return f"{self.difference} {readable(self.metric)}" if self.can_tell else self.difference
+
+    @property
+    def kind(self) -> str:
+        """The class of its verdict on the site."""
+        return SETTLED.get(self.contrast["direction"], "open")
 
     @property
     def interval(self) -> str:
@@ -380,13 +394,10 @@ def _models(group: Sequence[Result]) -> list[str]:
 
 
 def _cell(result: Result) -> str:
-    difference = result.difference
-    if result.can_tell:
-        difference += f" {readable(result.metric)}"
     return CELL.format(
-        difference=difference,
+        difference=result.with_metric,
         interval=result.interval,
-        kind=SETTLED.get(result.contrast["direction"], "open"),
+        kind=result.kind,
         verdict=result.contrast["verdict"],
     )
 
@@ -410,15 +421,12 @@ def table(results_shown: Sequence[Result]) -> str:
     for change, group in by_change(results_shown).items():
         link = f"[{group[0].name}]({slug(change)}.md)"
         for result, setting in zip(group, labels(group, ["data", "size"]), strict=True):
-            difference = result.difference
-            if result.can_tell:
-                difference += f" {readable(result.metric)}"
             line = TABLE_ROW.format(
                 change=link,
                 setting=setting,
-                difference=difference,
+                difference=result.with_metric,
                 interval=result.interval,
-                kind=SETTLED.get(result.contrast["direction"], "open"),
+                kind=result.kind,
                 verdict=result.contrast["verdict"],
             )
             lines.append(line)
@@ -716,12 +724,9 @@ def card(
         if "model “" in setting:
             report += f": {result.contrast['name']}"
         parameters, flops = costs(result, reports)
-        difference = result.difference
-        if result.can_tell:
-            difference += f" {readable(result.metric)}"
         row = ROW.format(
             setting=setting,
-            difference=difference,
+            difference=result.with_metric,
             interval=result.interval,
             verdict=result.contrast["verdict"],
             p=_p(result.contrast["adjusted_p"]),
@@ -829,8 +834,7 @@ def costs(result: Result, reports: Path) -> tuple[str, str]:
 
 def _percent(fractions: np.ndarray) -> str:
     """Return equal fractions as a percentage, and different ones as the smallest and the largest."""
-    low = f"{100 * fractions.min():+.1f}"
-    high = f"{100 * fractions.max():+.1f}"
+    low, high = (f"{round(100 * end, 1) + 0.0:+.1f}" for end in (fractions.min(), fractions.max()))
     percentage = f"{low} %" if low == high else f"{low} to {high} %"
     return percentage.replace("-", "−")
 

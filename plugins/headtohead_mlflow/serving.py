@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 import psutil
 
 from headtohead import children
-from headtohead.errors import HeadToHeadError
+from headtohead.errors import HeadToHeadError, go_on_after
 from headtohead_mlflow.completeness import INDEX, STUDY_TAG
 from headtohead_mlflow.store import (
     ARTIFACTS,

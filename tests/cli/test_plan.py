@@ -137,6 +137,15 @@ def test_a_plugin_file_that_no_variant_uses_is_named(h2h, experiment, tmp_path):
     assert "no variant has an entry" not in output
 
 
+def test_a_plugin_file_that_only_the_sweep_uses_is_not_named(h2h, experiment, tmp_path):
+    schedule = "def rate(self, moment): return moment.lr\ndef final_rate(self): return 0.0"
+    (tmp_path / "mine.py").write_text(plugin_file(schedule, "schedule", "mine"))
+    experiment.write_text(EXPERIMENT + "tune: {train.schedule: [cosine, mine]}\n")
+    code, output = h2h("plan", experiment, "--plugin", "mine.py")
+    assert "no variant has an entry" not in output
+    assert "mine" in output, code
+
+
 BOOM = "raise ValueError('boom')"
 SCHEDULE = "def rate(self, moment): return moment.lr"
 MASK = "def mask(self, role, query, key, lengths): return None"

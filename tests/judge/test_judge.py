@@ -125,6 +125,12 @@ def test_round_scores_and_counts_are_exact_and_written_decimals_are_not(
     assert verdicts(judge(wide(**scores), baseline="base")) == {"new": verdict}
 
 
+def test_white_space_in_the_names_of_a_call_is_that_of_the_table() -> None:
+    table = wide(**{"big  model": BASE, "new  model": BETTER})
+    judged = judge(table, baseline="big  model", candidates=["new  model"])
+    assert verdicts(judged) == {"new model": "better"}
+
+
 UNSTATED = ["control", "treatment"], ["", "", "", "", "", "failed"]
 
 

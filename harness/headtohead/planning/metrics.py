@@ -13,8 +13,8 @@ from headtohead.schema.run_config import RunConfig
 from headtohead.storage.experiment import MetricRecord, ReportedMetrics
 
 BY_STACK = (
-    "'{metric}' is measured for a stack, the runs that train together, so its seeds do not repeat the measurement; list "
-    "it in metrics.report"
+    "'{metric}' is measured for a stack, the runs that train together, so its seeds do not repeat the measurement; "
+    "list it in metrics.report"
 )
 
 

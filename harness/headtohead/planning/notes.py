@@ -27,8 +27,8 @@ UNUSED_FILE = "no variant has an entry of '{file}': {entries}; name one in base 
 def unused_plugin_files(plan: Plan) -> list[str]:
     """Return a sentence on each plugin file of this process that has entries for configurations, but none in the plan.
 
-    It is no note of the plan, because the record does not depend on what the process has loaded. A file with an entry of
-    another family, such as a recipe or a logger, can be in use without a variant that has it.
+    It is no note of the plan, because the record does not depend on what the process has loaded. A file with an entry
+    of another family, such as a recipe or a logger, can be in use without a variant that has it.
     """
     variants = [*plan.variants]
     if plan.tuning is not None:

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from headtohead_judge import verdicts
+from headtohead_judge.cells import single_spaced
 from headtohead_judge.contrast import Contrast, ScoreTable, Side, estimate_family
 from headtohead_judge.copies import copy_warnings
 from headtohead_judge.direction import can_be_rate, direction
@@ -300,6 +301,7 @@ def baseline_first(
         raise HeadToHeadError(
             f"--baseline VARIANT is missing; variants: {listed([*scores], MAX_VARIANTS)}"
         )
+    baseline = single_spaced(baseline)
     if baseline not in scores:
         raise MissingBaselineError(
             f"no variant '{baseline}' for --baseline{similar_or_known(baseline, scores)}"

@@ -123,6 +123,8 @@ def read_runs(
         HeadToHeadError: If a column or value is missing, a run has a step twice, two seeds of a variant have the same
             values at all steps, no run is finished, or a state of a run is not known.
     """
+    baseline = single_spaced(baseline) if baseline else baseline
+    candidates = [single_spaced(candidate) for candidate in candidates]
     table = table.set_axis([str(name) for name in table.columns], axis=1).reset_index(drop=True)
     _refuse_repeated_columns(table)
     table, warnings = finished_rows(table, (*columns.variant, columns.seed))

@@ -39,6 +39,9 @@ COLUMNS = (
 MIN_COMBINED = 3
 """Smallest number of settings that are combined."""
 
+MODEL = re.compile(r"model “[^”]*”")
+SAME_RUNS = re.compile(r"the same runs as (.+), counted once")
+
 Contrast = Mapping[str, Any]
 
 
@@ -83,9 +86,31 @@ def contrast_of_row(row: Mapping[str, str], reports: Path) -> Contrast | None:
 
 @functools.cache
 def answer_and_runs(folder: Path) -> tuple[Mapping[str, Any], pd.DataFrame]:
-    """Return the content of a report's ``answer.json``, and its table of runs."""
+    """Return the content of a report's ``answer.json``, and its table of runs, also those of `same_runs`."""
     answer = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
-    return answer, pd.read_csv(folder / "results.csv")
+    runs = pd.read_csv(folder / "results.csv")
+    tables = [runs]
+    for variant, counted in same_runs(answer["contrasts"]).items():
+        tables.append(runs[runs["variant"] == counted].assign(variant=variant))
+    return answer, pd.concat(tables)
+
+
+def same_runs(contrasts: Sequence[Contrast]) -> dict[str, str]:
+    """Return the variants without runs of their own, with the variant whose runs are theirs.
+
+    Their contrast is not counted, because it has the same runs as another contrast with the same right side.
+    """
+    by_name = {(own["family"], own["name"]): own for own in contrasts}
+    same = {}
+    for own in contrasts:
+        found = SAME_RUNS.search(own["reason"] or "")
+        if found is None or (own["family"], found[1]) not in by_name:
+            continue
+        first = by_name[own["family"], found[1]]
+        for (variant, against), (counted, other) in zip(own["pairs"], first["pairs"], strict=False):
+            if against == other:
+                same[variant] = counted
+    return same
 
 
 def is_row(
@@ -101,7 +126,7 @@ def is_row(
         numbers += layers
     numbers += distinct(part["steps"] for part in parts)
     numbers += distinct(part["passes"] for part in parts if part["passes"])
-    is_setting = fits(row["setting"].removeprefix(parts[0]["data"]), numbers)
+    is_setting = fits(MODEL.sub("", row["setting"].removeprefix(parts[0]["data"])), numbers)
     if not is_setting or row["verdict"] != contrast["verdict"]:
         return False
     expected: list[tuple[str, Sequence[float | None]]] = [
@@ -129,7 +154,7 @@ def distinct(values: Iterable[float]) -> list[float]:
 def costs(contrast: Contrast, runs: pd.DataFrame, column: str) -> list[float]:
     """Return by how many percent changed variants have more than the others: the smallest and the largest value.
 
-    Equal percentages are one value. Pairs with a variant that has no runs of its own are left out.
+    Equal percentages are one value. Pairs with a variant without runs are left out.
     """
     by_variant = dict(zip(runs["variant"], runs[column], strict=True))
     percentages = []
@@ -140,42 +165,51 @@ def costs(contrast: Contrast, runs: pd.DataFrame, column: str) -> list[float]:
 
 
 def answer_findings(line: int, text: str, contrasts: Sequence[Contrast]) -> list[Finding]:
-    """Return the numbers of the sentences of a card that are not those of its contrasts."""
-    measured = [own for own in contrasts if own["direction"] != "cannot tell"]
-    counts = Counter(own["metric"] for own in measured)
-    first = contrasts[0]
-    if counts:
-        (metric, _), *_ = counts.most_common()
-        measured = [own for own in measured if own["metric"] == metric]
-        first = measured[0]
-    sentence = first.get("sentence") or ""
-    rest = text.removeprefix(sentence)
-    if rest == text and sentence and len(measured) < MIN_COMBINED:
-        return [Finding(line, f"the sentence of the report is '{sentence}'")]
+    """Return sentences of a card that no report has, and the numbers that are not those of its contrasts."""
+    by_metric: dict[str, list[Contrast]] = {}
+    for own in contrasts:
+        if own["direction"] != "cannot tell":
+            by_metric.setdefault(own["metric"], []).append(own)
+    single = [measured[0] for measured in by_metric.values() if len(measured) == 1]
+    sentences = [own["sentence"] for own in single or contrasts[:1] if own.get("sentence")]
+    rest = MODEL.sub("", text)
     findings = []
-    for pattern, values in answer_rules(measured, len(contrasts)):
-        found = re.search(pattern, rest)
+    for sentence in sentences:
+        if single and sentence not in rest:
+            findings.append(Finding(line, f"the sentence of the report is '{sentence}'"))
+        rest = rest.replace(sentence, "")
+    not_counted = len(contrasts) - sum(map(len, by_metric.values()))
+    rules: list[tuple[str, Expected]] = [(rf"{N} settings? cannot tell", [float(not_counted)])]
+    for measured in sorted(by_metric.values(), key=len, reverse=True):
+        rules += answer_rules(measured)
+    return findings + number_findings(line, rest, rules)
+
+
+def number_findings(line: int, text: str, rules: Sequence[tuple[str, Expected]]) -> list[Finding]:
+    """Return the numbers of a text that differ from those of the rules, each applied once, or have no rule."""
+    findings = []
+    for pattern, values in rules:
+        found = re.search(pattern, text)
         if found is None:
             continue
         for printed, value in zip(found.groups(), values, strict=True):
             if not agrees(printed, value):
                 findings.append(Finding(line, f"{printed}, expected {value:.6g}, in '{found[0]}'"))
-        rest = rest.replace(found[0], "")
-    for found in NUMBER.finditer(rest):
-        findings.append(Finding(line, f"no source for {found[0]} in '{rest}'"))
+        text = text.replace(found[0], "", 1)
+    for found in NUMBER.finditer(text):
+        findings.append(Finding(line, f"no source for {found[0]} in '{text}'"))
     return findings
 
 
-def answer_rules(measured: Sequence[Contrast], number: int) -> list[tuple[str, Expected]]:
+def answer_rules(measured: Sequence[Contrast]) -> list[tuple[str, Expected]]:
     """Return patterns of sentences on the settings of a metric, and their numbers.
 
     Args:
         measured: The contrasts in the metric; those that cannot tell are not among them.
-        number: Number of rows of the card.
     """
-    rules = [
-        (rf"{N} settings? in (?:{'|'.join(METRICS)}): too few", [float(len(measured))]),
-        (rf"{N} settings? cannot tell", [float(number - len(measured))]),
+    metrics = "|".join(METRICS)
+    rules: list[tuple[str, Expected]] = [
+        (rf"{N} settings? in (?:{metrics})(?: \([^)]*\))?: too few", [float(len(measured))])
     ]
     if len(measured) >= MIN_COMBINED:
         pattern = (
@@ -183,10 +217,19 @@ def answer_rules(measured: Sequence[Contrast], number: int) -> list[tuple[str, E
             rf"expected from {N} to {N}"
         )
         rules.append((pattern, combined(measured)))
-    if measured and not measured[0].get("sentence"):
-        ends = measured[0]["interval"]
-        numbers = [measured[0]["difference"], ends["low"], ends["high"]]
-        rules.append((rf"\({N}, {N} to {N}\)", numbers))
+    differences = [own["difference"] for own in measured]
+    numbers = []
+    for own in measured:
+        ends = own["interval"] or {"low": math.nan, "high": math.nan}
+        numbers += [own["difference"], ends["low"], ends["high"]]
+    settings = "; ".join([rf"[^;]*?{N} \({N} to {N}\), [a-z ]+"] * len(measured))
+    rules.append((rf"by setting: {settings}", numbers))
+    counts = Counter(own["direction"] for own in measured).most_common()
+    verdicts = "(?:, | and )".join(rf"{N} {direction}" for direction, _ in counts)
+    in_all = [len(measured), min(differences), max(differences), *(count for _, count in counts)]
+    rules.append((rf"{N} differences in (?:{metrics}), from {N} to {N}: {verdicts}", in_all))
+    if not measured[0].get("sentence"):
+        rules.append((rf"\({N}, {N} to {N}\)", numbers[:3]))
     return rules
 
 

@@ -222,7 +222,7 @@ def test_a_damaged_reused_run_is_trained_in_the_experiment_that_reuses_it(study:
     damaged = modified(first)
     done = other.run("--repair")
     assert (
-        f"1 reused runs of other experiments damaged: small/{first.name} (checkpoint.safetensors is"
+        f"1 reused run of other experiments damaged: small/{first.name} (checkpoint.safetensors is"
         in done.stdout
     )
     assert "training in 'other' instead, the other experiments are not changed" in done.stdout

@@ -68,7 +68,7 @@ def difference_figure(rows: Sequence[Row], label: str, margin: float = 0.0) -> F
     outside the panel. A band ranges from minus to plus the margin, if that is not 0.
     """
     limits = magnified_range(rows, margin)
-    titles = ("",) if limits is None else ("full range", "the same, magnified")
+    titles = ("",) if limits is None else ("full range", "magnified")
     figure, panels = row_figure(rows, label, panels=len(titles))
     with style.drawing():
         for axes, title in zip(panels, titles, strict=True):

@@ -30,7 +30,7 @@ ROUND_STEPS = (*(step / 10 for step in FACTORS), *FACTORS, 10.0)
 """Steps between round numbers in ascending order, times a power of ten."""
 
 FULL_RANGE = "full range"
-MAGNIFIED = "the same, magnified"
+MAGNIFIED = "magnified"
 SIDES = {True: ("worse", "better"), False: ("better", "worse"), None: ("smaller", "larger")}
 """What a difference left and right of 0 means, by whether a higher score is better."""
 SEEDS = "Differences of the seeds: {differences}"

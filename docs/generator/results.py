@@ -362,7 +362,8 @@ ONE_SETTING = "No change has results in several settings."
 def heat_map(results_shown: Sequence[Result]) -> str:
     """Return a row per change with results in several settings, and a column per setting: data, size and passes.
 
-    The class of a verdict is its colour on the site; elsewhere the cell has the verdict in words alone.
+    The class of a verdict is its colour on the site; elsewhere the cell has the verdict in words alone. A metric that
+    all results of a change have stands below its name.
     """
     groups = {}
     for change, group in by_change(results_shown).items():
@@ -375,9 +376,14 @@ def heat_map(results_shown: Sequence[Result]) -> str:
     lines = [f"| change | {' | '.join(heads)} |", f"|---|{'---|' * len(columns)}"]
     for change, group in groups.items():
         cells: dict[tuple[str, ...], list[str]] = {place: [] for place in columns}
+        metrics = {readable(result.metric) for result in group}
+        is_same_metric = len(metrics) == 1
         for result, model in zip(group, _models(group), strict=True):
-            cells[result.setting.place].append(model + _cell(result))
+            difference = result.difference if is_same_metric else result.with_metric
+            cells[result.setting.place].append(model + _cell(result, difference))
         row = [f"[{group[0].name}]({slug(change)}.md)"]
+        if is_same_metric:
+            row[0] += f"<br>{metrics.pop()}"
         row += ["<br>".join(texts) for texts in cells.values()]
         lines.append(f"| {' | '.join(row)} |")
     return "\n".join(lines)
@@ -393,9 +399,9 @@ def _models(group: Sequence[Result]) -> list[str]:
     return [f"{detail[name]}:<br>" for detail in details]
 
 
-def _cell(result: Result) -> str:
+def _cell(result: Result, difference: str) -> str:
     return CELL.format(
-        difference=result.with_metric,
+        difference=difference,
         interval=result.interval,
         kind=result.kind,
         verdict=result.contrast["verdict"],

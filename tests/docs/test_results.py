@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
-from headtohead.storage.metrics import show
+from headtohead.storage.metrics import readable, show
 from results import (
     ONE_SETTING,
     PUBLISHED,
@@ -94,7 +94,8 @@ def test_the_heat_map_has_the_changes_with_several_settings(reports: Path) -> No
     for change, group in by_change(shown).items():
         places = {"<br>".join(result.setting.place) for result in group}
         if len(places) > 1:
-            expected[f"[{group[0].name}]({slug(change)}.md)"] = (places, group)
+            (metric,) = {readable(result.metric) for result in group}
+            expected[f"[{group[0].name}]({slug(change)}.md)<br>{metric}"] = (places, group)
     assert 1 <= len(rows) == len(expected)
     for row in rows:
         name, *cells = row.removeprefix("| ").removesuffix(" |").split(" | ")

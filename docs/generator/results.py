@@ -355,7 +355,7 @@ def by_change(results_shown: Sequence[Result]) -> dict[tuple[str, str, str], lis
     return dict(ordered)
 
 
-CELL = '{difference}<br>{interval}<br><span class="{kind}">{verdict}</span>'
+CELL = '{difference}{interval}<br><span class="{kind}">{verdict}</span>'
 ONE_SETTING = "No change has results in several settings."
 
 
@@ -402,7 +402,7 @@ def _models(group: Sequence[Result]) -> list[str]:
 def _cell(result: Result, difference: str) -> str:
     return CELL.format(
         difference=difference,
-        interval=result.interval,
+        interval=f"<br>({result.interval})" if result.interval else "",
         kind=result.kind,
         verdict=result.contrast["verdict"],
     )

@@ -59,7 +59,7 @@ class PluginError(HeadToHeadError):
 
 
 def go_on_after(interrupt: KeyboardInterrupt) -> None:
-    """Let the command go on after Ctrl-C: it is not sent again, as by `headtohead.cli.interruption`."""
+    """Mark a Ctrl-C as handled, so that `headtohead.cli.interruption` does not send it again."""
     interrupt.is_handled = True  # type: ignore[attr-defined]
 
 

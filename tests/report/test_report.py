@@ -423,7 +423,7 @@ def test_a_tuned_learning_rate_has_its_sweep_and_its_edge(small, tmp_path, witho
         "at_the_edge": ["train.lr"],
         "tried": tried,
     }
-    inside = tuned | {"chosen": {"train.lr": 0.002}, "at_the_edge": []}
+    inside = tuned | {"chosen": {"train.lr": 0.002}, "at_the_edge": [], "tried": tried[:2]}
     sweep = {
         "experiment": "quickstart-tuning",
         "fields": ["train.lr"],
@@ -442,6 +442,7 @@ def test_a_tuned_learning_rate_has_its_sweep_and_its_edge(small, tmp_path, witho
     assert "| sinusoidal | 0.101 (sd 0.141) | 0.102 (sd 0.141) |" in page
     assert "| lr 0.001 | best mean of 2 seeds; fewer than 4 values have no diverged run |" in page
     assert "train.epochs 0.5, which is not the length of this study" in page
+    assert "Empty: a further value, which is tried only where the best one was at an edge." in page
     assert "tried with one seed" not in page
     assert paths.html.read_text(encoding="utf-8").count("--shade: 40%") == 2
 

@@ -14,7 +14,11 @@ from headtohead.config.builder import resolve
 from headtohead.data import PreparedData, cache_root, prepare, prepare_corpus
 from headtohead.errors import HeadToHeadError
 from headtohead.execution.worker import training_loss
-from headtohead.planning.compatibility import find_incompatibility, longest_sequences
+from headtohead.planning.compatibility import (
+    find_incompatibility,
+    find_part_without_labels,
+    longest_sequences,
+)
 from headtohead.planning.lengths import decoding_limit
 from headtohead.plugins.dataset import Corpus, Pair
 from headtohead.schema.run_config import DataConfig, RunConfig, changed
@@ -334,6 +338,16 @@ REASONS: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("raw", "expected"), REASONS)
 def test_what_cannot_be_trained_or_decoded_has_a_reason(raw: dict[str, Any], expected: str) -> None:
     assert re.search(expected, reason(**raw) or "")
+
+
+def test_a_part_whose_targets_have_a_single_token_is_refused() -> None:
+    config = tiny_config()
+    lengths = {"train": [4, 1], "valid": [1, 2], "test": [3]}
+    assert find_part_without_labels(config, lengths) is None
+    found = find_part_without_labels(config, lengths | {"valid": [1, 1]})
+    assert found == (
+        "no target of the part valid has a second token, so it has no label; use longer targets"
+    )
 
 
 def test_what_is_reached_counts_padding_and_empty_targets() -> None:

@@ -16,14 +16,14 @@ EXIT_CODE = 130
 MESSAGE = "h2h: interrupted"
 
 REPEAT_SECONDS = 0.05
-"""Time from a discarded KeyboardInterrupt to the next one; the code that has discarded it has then ended."""
+"""Time from a discarded KeyboardInterrupt to the next signal, after the code that discards it."""
 
 _is_started = False
 _is_raising = False
 _was_raised = False
 
 
-class DiscardedInterruptRepeats(KeyboardInterrupt):
+class RepeatingInterrupt(KeyboardInterrupt):
     """Ctrl-C in a command; when Python frees it while the command still runs, its signal is sent again.
 
     Attributes:
@@ -69,7 +69,7 @@ def exit_at_interrupts() -> None:
 def _raise(number: int, frame: object) -> None:
     global _was_raised
     _was_raised = True
-    raise DiscardedInterruptRepeats
+    raise RepeatingInterrupt
 
 
 def _send_later() -> None:

@@ -87,7 +87,7 @@ def _launcher_options(
     "--only",
     multiple=True,
     metavar="VARIANT",
-    help="Train only this variant; h2h plan prints its name below --only. Repeatable. The sweep of tune has all.",
+    help="Train only this variant; h2h plan prints its name below --only. Repeatable. A sweep (tune) has all variants.",
 )
 @click.option("--no-tracking", is_flag=True, help="Do not log to MLflow; h2h sync can do it later.")
 @click.option("--no-report", is_flag=True, help="Do not write the report; h2h report writes it.")

@@ -35,9 +35,10 @@ MAX_SIGNS = 10_000_000
 SIGN_FLIP_SEEDS = 6
 """Smallest number of seeds at which a single sign-flip test can reach p = 0.05."""
 ROUNDING = 1e-12
+"""Differences with a spread below this fraction of the largest score count as equal."""
+
 SINGLE_ROUNDING = 1e-6
-"""Differences with a spread below this fraction of the largest score count as equal; of scores that were computed in
-single precision, below the second one."""
+"""The same for scores that were computed in single precision (float32)."""
 
 
 SEEDS = "training seeds"
@@ -243,7 +244,7 @@ def _moments(values: Sequence[float]) -> tuple[float, float]:
 
 
 def rounding_error(scores: ArrayLike) -> float:
-    """Return the size up to which differences of finite scores are rounding errors of the numbers, not of a text.
+    """Return the size up to which differences of scores are rounding errors of floating-point arithmetic.
 
     NaN and infinite scores are ignored.
     """

@@ -1,7 +1,8 @@
 """Leave out the rows of runs that are not finished, by a column such as ``state`` or ``status``.
 
 The words are those of W&B, MLflow, Optuna, Ray Tune, Lightning, Slurm, Kubernetes, ClearML and SageMaker. Another word
-is an error, since a failed run must not count, and a finished one must not be left out.
+beside one of them is an error, since a failed run must not count, and a finished one must not be left out. A column
+without any of them, such as the arms of a trial, has no states.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ ENDED = frozenset({"terminated"})
 """State of a finished run of Ray Tune. Beside a word of `FINISHED`, it can be that of a killed one."""
 
 NO_WORD = frozenset({""})
+"""An empty cell."""
 
 NOT_FINISHED = frozenset({
     "aborted", "aborting", "active", "boot_fail", "canceled", "cancelled", "completing", "crash", "crashed",

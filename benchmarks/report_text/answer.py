@@ -277,21 +277,22 @@ def sum_of_effects(page: Page, contrast: Contrast) -> float:
 
 
 LESS = re.compile(r"; the difference is smaller than the margin|, less than the margin")
+"""The words on a margin that is larger than a detected difference."""
 PERHAPS_LESS = re.compile(
     r"; it is open whether by more than the margin|; the difference may be smaller than the margin"
 )
-"""The words on the margin of a detected difference, also those of older reports."""
+"""The words of older reports on a margin that may be larger than a detected difference."""
 
 
 def has_margin_words(contrast: Contrast, sentence: str) -> bool:
     """Return whether a sentence has the words on the margin that its contrast needs, and no others."""
     size = contrast["size"] or ""
     is_detected = contrast["direction"] in ("better", "worse", "larger", "smaller")
-    is_limited = bool(is_detected and contrast["margin"] and "more" not in size)
-    is_less = "less" in size
+    is_less = is_detected and "less" in size
+    is_open = is_detected and bool(contrast["margin"]) and not size
     has_less = LESS.search(sentence) is not None
     has_perhaps = PERHAPS_LESS.search(sentence) is not None
-    return has_less == (is_limited and is_less) and has_perhaps == (is_limited and not is_less)
+    return has_less == is_less and (is_open or not has_perhaps)
 
 
 def sentence_problems(page: Page) -> list[Finding]:

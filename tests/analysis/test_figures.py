@@ -235,7 +235,7 @@ def test_contrasts_are_sorted_and_small_differences_are_magnified_beside_a_large
     assert full.get_xlim()[0] < means[0] < low
     assert magnified.get_xlim() == (low, high)
     assert all(low < mean < high for mean in means[1:])
-    assert "magnifies small differences" in opening_section(Report(analysis)).caption
+    assert "enlarges the differences close to 0" in opening_section(Report(analysis)).caption
     assert magnified_range([Row("a", "", 0.1), Row("b", "", 0.3)]) is None
     axis = row_figure([Row("a", "", 0.0, -1e-17, 0.0), Row("b", "", 0.0)], "score")[1][0].get_xlim()
     assert axis == pytest.approx((-0.05, 0.05))  # equal values up to rounding

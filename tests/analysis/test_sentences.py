@@ -84,8 +84,7 @@ ROWS = [
         (BETTER, None),
         (0.01, 0.05),
         0.03,
-        "With rotary instead of sinusoidal, {} improves: +0.030 (+0.010 to +0.050); it is open whether by more than "
-        "the margin of 0.03.",
+        "With rotary instead of sinusoidal, {} improves: +0.030 (+0.010 to +0.050).",
     ),
     (
         ROTARY,

@@ -24,7 +24,6 @@ from headtohead.storage.metrics import higher_is_better, readable
 from headtohead_judge.verdicts import (
     BETTER,
     BY_LESS,
-    BY_MORE,
     CANNOT_TELL,
     EQUIVALENT,
     IDENTICAL,
@@ -100,7 +99,6 @@ ON_METRIC = " on {metric}"
 ON_AVERAGE = " on average"
 REASON = " ({reason})"
 LESS = "; the difference is smaller than the margin of {margin}"
-PERHAPS_LESS = "; it is open whether by more than the margin of {margin}"
 BRACKETS = "In brackets: 95 % confidence intervals, adjusted for multiple comparisons."
 BRACKETS_OF_ONE = "In brackets: the 95 % confidence interval of the difference."
 MARGIN_NOTE = "The margin of {margin} is the smallest difference that matters."
@@ -118,7 +116,7 @@ EXPECTED = {
 def sentence(analysis: Analysis, contrast: ContrastResult, *, names_metric: bool = True) -> str:
     """Return the sentence on a contrast, with a full stop: its change, its verdict, and the numbers of the verdict.
 
-    A detected difference is stated with its sign and its interval, and with the margin unless it is shown to be larger.
+    A detected difference is stated with its sign and its interval, and with the margin if it is shown to be smaller.
     The sentence on another verdict has the margin, the interval or the reason, where its template in ``SENTENCES`` has
     a slot. The same holds for the expected result and, for an average, for how its settings differ. The difference of
     two metrics, or of the effects of a head, has the template ``DIFFERENCE`` if it is detected and ``NEARLY_ZERO`` if
@@ -167,10 +165,10 @@ def brackets_note(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> st
 
 
 def margin_note(contrasts: Sequence[ContrastResult]) -> str:
-    """Return what the margin is that the sentences on these contrasts have; empty without one, or with several."""
+    """Return what the margin of these contrasts is; empty without one, or with several."""
     margins = set()
     for contrast in contrasts:
-        if contrast.direction == EQUIVALENT or _limit(contrast):
+        if contrast.judgement.margin:
             margins.add(spoken(contrast.judgement.margin))
     if len(margins) != 1:
         return ""
@@ -236,16 +234,13 @@ def _is_constant(contrast: ContrastResult) -> bool:
 
 
 def _limit(contrast: ContrastResult) -> str:
-    """Return the clause that a detected difference is, or may be, smaller than the margin.
+    """Return the clause that a detected difference is smaller than the margin; empty if this is not shown.
 
-    It is followed by a clause on a margin that was set late. Empty without a margin, for a difference by more than the
-    margin, and for other verdicts.
+    It is followed by a clause on a margin that was set late.
     """
-    margin = contrast.judgement.margin
-    if not margin or not contrast.detected or contrast.size == BY_MORE:
+    if not contrast.detected or contrast.size != BY_LESS:
         return ""
-    template = LESS if contrast.size == BY_LESS else PERHAPS_LESS
-    limit = template.format(margin=spoken(margin))
+    limit = LESS.format(margin=spoken(contrast.judgement.margin))
     return limit + LATE_LIMIT if contrast.late_margin else limit
 
 

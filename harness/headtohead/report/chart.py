@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.study import Analysis
 from headtohead.figures.colours import css_colour
-from headtohead.figures.rows import Row, magnified_range
+from headtohead.figures.rows import ALL_DIFFERENCES, CLOSE_TO_0, Row, magnified_range
 from headtohead.report.chart_parts import Axis, Chart, ChartGroup, ChartRow, Marks, Point
 from headtohead.report.differences import difference_row, shown_contrasts
 from headtohead.report.figures.rows import contrast_row
@@ -20,7 +20,7 @@ from headtohead.storage.palette import Palette
 
 MAX_TICKS = 4
 """Maximum number of intervals between the numbers below a panel."""
-MAX_TICKS_OF_FULL_RANGE = 2
+MAX_TICKS_OF_ALL = 2
 """The same for the narrow panel of all values beside a magnified one."""
 MARGIN = 0.04
 """Distance of the marks from the edges of a panel, as a fraction of their range."""
@@ -29,8 +29,6 @@ FACTORS = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)
 ROUND_STEPS = (*(step / 10 for step in FACTORS), *FACTORS, 10.0)
 """Steps between round numbers in ascending order, times a power of ten."""
 
-FULL_RANGE = "full range"
-MAGNIFIED = "magnified"
 SIDES = {True: ("worse", "better"), False: ("better", "worse"), None: ("smaller", "larger")}
 """What a difference left and right of 0 means, by whether a higher score is better."""
 SEEDS = "Differences of the seeds: {differences}"
@@ -115,8 +113,8 @@ def _axes(rows: Sequence[Row], margin: float) -> tuple[Axis, ...]:
     if limits is None:
         return (_axis("", low - room, high + room, margin, MAX_TICKS),)
     return (
-        _axis(FULL_RANGE, low - room, high + room, margin, MAX_TICKS_OF_FULL_RANGE),
-        _axis(MAGNIFIED, *limits, margin, MAX_TICKS),
+        _axis(ALL_DIFFERENCES, low - room, high + room, margin, MAX_TICKS_OF_ALL),
+        _axis(CLOSE_TO_0, *limits, margin, MAX_TICKS),
     )
 
 

@@ -254,21 +254,14 @@ def judged_cells(contrast: ContrastResult) -> dict[str, str]:
 
 
 POSSIBLE = "could be {possible}"
-PERHAPS_LESS = "perhaps by less than the margin"
 LATE_MARGIN = "margin set after results existed"
 
 
 def verdict_lines(contrast: ContrastResult) -> list[str]:
-    """Return the verdict, what remains uncertain about it, and a note on a late margin.
-
-    The second line has the largest possible difference if none is shown, or states that a shown difference may be
-    below the margin.
-    """
+    """Return the verdict, the largest possible difference if none is shown, and a note on a late margin."""
     lines = [contrast.verdict]
     if possible(contrast):
         lines.append(POSSIBLE.format(possible=possible(contrast)))
-    if contrast.detected and contrast.judgement.margin and contrast.size is None:
-        lines.append(PERHAPS_LESS)
     if contrast.late_margin and contrast.judgement.margin:
         lines.append(LATE_MARGIN)
     return lines

@@ -51,7 +51,7 @@ AVERAGE = ", averaged over all pairs of variants that differ only in this change
 ZERO = " At 0, both variants have the same score. Baseline: {baseline}{score}."
 SCORE = ", {metric} {mean}"
 MAGNIFIED = (
-    " The second panel magnifies small differences; an arrow marks a difference outside of it."
+    " The second panel enlarges the differences close to 0; an arrow marks one outside of it."
 )
 
 

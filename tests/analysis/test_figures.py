@@ -25,6 +25,7 @@ from headtohead.report.figures.rows import MAX_ROWS, forest_figure, forest_rows,
 from headtohead.report.sections import opening_section
 from headtohead.storage.frames import load_frames
 from headtohead.storage.palette import Palette
+from headtohead_judge.verdicts import BY_MORE
 from made import case_table
 
 FIGURES = [strip_figure, interaction_figure, forest_figure, curves_figure, buckets_figure]
@@ -235,7 +236,10 @@ def test_contrasts_are_sorted_and_small_differences_are_magnified_beside_a_large
     assert full.get_xlim()[0] < means[0] < low
     assert magnified.get_xlim() == (low, high)
     assert all(low < mean < high for mean in means[1:])
-    assert "enlarges the differences close to 0" in opening_section(Report(analysis)).caption
+    caption = opening_section(Report(analysis)).caption
+    assert "zooms in on the differences close to 0" in caption
+    has_larger = any(contrast.size == BY_MORE for contrast in analysis.main_contrasts)
+    assert ("“By more than the margin”" in caption) == has_larger
     assert magnified_range([Row("a", "", 0.1), Row("b", "", 0.3)]) is None
     axis = row_figure([Row("a", "", 0.0, -1e-17, 0.0), Row("b", "", 0.0)], "score")[1][0].get_xlim()
     assert axis == pytest.approx((-0.05, 0.05))  # equal values up to rounding

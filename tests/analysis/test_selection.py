@@ -252,7 +252,7 @@ def test_the_choice_of_tuned_values_is_a_source_of_variance_of_every_contrast(an
     without = {slug: [trial(r, [0.1, 0.2]) for r in RATES] for slug in trials_of}
     analysis = analysed(**study | {"name": "without", "tuning": tuning_of(without)})
     assert interval_caption(analysis, analysis.main_contrasts).endswith(
-        "Tuning is no source: tuning runs have no test/exact_match."
+        "The variance of tuning is not included: tuning runs have no test/exact_match."
     )
 
 

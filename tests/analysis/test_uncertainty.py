@@ -86,12 +86,12 @@ def test_captions_name_the_sources_or_the_reason_why_only_seeds_are_one(analysed
     axes = {"positional": ["sinusoidal", "rotary", "none"]}
     analysis = analysed(axes=axes)
     contrasts = analysis.main_contrasts
-    scope = "Intervals: 95 %, adjusted for 2 changes. Sources of variance: training seeds"
+    scope = "Intervals: 95 %, adjusted for 2 changes; they include the variance of training seeds"
     assert interval_caption(analysis, contrasts) == f"{scope} and examples."
     losses = Analysis(analysis.frames, "valid/loss")
     reason = "a run has no values per example"
     assert interval_caption(losses, losses.main_contrasts) == (
-        f"{scope}. Examples are no source: {reason}."
+        f"{scope}. The variance of examples is not included: {reason}."
     )
 
 

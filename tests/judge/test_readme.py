@@ -1,6 +1,7 @@
 """The pages with outputs of the judge, of the package and of the repository: their example's scores give them."""
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +33,12 @@ def test_the_scores_of_the_page_give_its_output(example: dict[str, Any], tmp_pat
     assert verdicts == ["better", "no difference shown"]
 
 
-def test_two_of_its_variants_give_the_output_on_the_page_of_the_repository(
-    example: dict[str, Any], tmp_path: Path
-) -> None:
-    file = tmp_path / "scores.csv"
-    table = example["table"]
-    table[table["variant"] != "wide"].to_csv(file, index=False)
-    result = CliRunner().invoke(command, [str(file), "--baseline", "base"])
-    assert f"```text\n{result.output}```" in (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_command_on_the_page_of_the_repository_gives_its_output(monkeypatch) -> None:
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    (arguments,) = re.findall(r"^h2h judge (harness.*?) +#", page, re.MULTILINE)
+    monkeypatch.chdir(ROOT)
+    result = CliRunner().invoke(command, shlex.split(arguments))
+    assert f"```text\n{result.output}```" in page
 
 
 def test_the_rates_of_stored_scores_are_those_of_the_simulated_chains() -> None:

@@ -34,17 +34,19 @@ def interval_text(contrast: ContrastResult) -> str:
     return ends(interval.low, interval.high, contrast.metric, signed=True, like=contrast.scale)
 
 
-INTERVALS = "Intervals: {scope}. Sources of variance: {sources}.{seeds_only}"
+INTERVALS = "Intervals: {scope}; they include the variance of {sources}.{seeds_only}"
 OF_FAMILY = "95 % for {number}"
 OF_LARGER_FAMILY = "95 %, adjusted for {number}"
-ONE_INTERVAL = "Interval: 95 %. Sources of variance: {sources}.{seeds_only}"
-SEEDS_ONLY = " Examples are no source: {reason}."
-SEEDS_ONLY_FOR = " Examples are no source for {contrasts}: {reason}."
+ONE_INTERVAL = "Interval: 95 %; it includes the variance of {sources}.{seeds_only}"
+SEEDS_ONLY = " The variance of examples is not included: {reason}."
+SEEDS_ONLY_FOR = " The variance of examples is not included for {contrasts}: {reason}."
 SEVERAL_SCORES = (
     "contrasts of several metrics or of some source lengths have no values of single examples"
 )
-NO_SELECTION = " Tuning is no source: {reason}."
-NO_SELECTION_OF = " Tuning {of_variants} is no source: the tuning runs have no {metric}."
+NO_SELECTION = " The variance of tuning is not included: {reason}."
+NO_SELECTION_OF = (
+    " The variance of tuning {of_variants} is not included: the tuning runs have no {metric}."
+)
 MAX_NAMED = 3
 """Maximum number of contrasts or variants that a caption names."""
 
@@ -52,8 +54,8 @@ MAX_NAMED = 3
 def interval_caption(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> str:
     """Return how many contrasts of each family share a level, and which sources of variance their intervals contain.
 
-    The caption also states why examples are no source, for the first such contrast, and why tuning is no source
-    (`_no_selection`). Empty without an interval that has a source.
+    The caption also states why the variance of examples is not included, for the first such contrast, and the same for
+    tuning (`_no_selection`). Empty without an interval that has a source.
     """
     sources: dict[str, None] = {}
     scope: dict[str, int] = {}
@@ -82,7 +84,7 @@ def interval_caption(analysis: Analysis, contrasts: Sequence[ContrastResult]) ->
 
 
 def _no_selection(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> str:
-    """Return a sentence, with a space before it, about why the tuning of variants is no source of variance.
+    """Return a sentence, with a space before it, about why the variance of tuning is not included.
 
     The first contrast counts in whose metric no variant has such a variance, or one of whose variants has tuning runs
     without the metric. Empty if there is no such contrast, and if nothing is tuned.
@@ -107,7 +109,7 @@ def _no_selection(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> st
 
 
 def _seeds_only(analysis: Analysis, contrasts: Sequence[ContrastResult], *, is_all: bool) -> str:
-    """Return why examples are no source of variance of some contrasts, or of all of a table."""
+    """Return why the variance of examples is not included for some contrasts, or for all of a table."""
     sides = contrasts[0].trained.sides
     reasons = [analysis.test_examples(side.metric).reasons.get(side.variant) for side in sides]
     reason = next((reason for reason in reasons if reason), SEVERAL_SCORES)

@@ -19,7 +19,7 @@ HIDING_RATIO = 4
 """Ratio of two successive sizes of differences from which the larger differences hide the smaller."""
 
 ALL_DIFFERENCES = "all differences"
-CLOSE_TO_0 = "close to 0"
+ZOOMED_IN = "zoomed in"
 """Titles of the panels of a figure in which large differences hide small ones."""
 
 
@@ -72,7 +72,7 @@ def difference_figure(rows: Sequence[Row], label: str, margin: float = 0.0) -> F
     outside the panel. A band ranges from minus to plus the margin, if that is not 0.
     """
     limits = magnified_range(rows, margin)
-    titles = ("",) if limits is None else (ALL_DIFFERENCES, CLOSE_TO_0)
+    titles = ("",) if limits is None else (ALL_DIFFERENCES, ZOOMED_IN)
     figure, panels = row_figure(rows, label, panels=len(titles))
     with style.drawing():
         for axes, title in zip(panels, titles, strict=True):

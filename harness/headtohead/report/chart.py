@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.study import Analysis
 from headtohead.figures.colours import css_colour
-from headtohead.figures.rows import ALL_DIFFERENCES, CLOSE_TO_0, Row, magnified_range
+from headtohead.figures.rows import ALL_DIFFERENCES, ZOOMED_IN, Row, magnified_range
 from headtohead.report.chart_parts import Axis, Chart, ChartGroup, ChartRow, Marks, Point
 from headtohead.report.differences import difference_row, shown_contrasts
 from headtohead.report.figures.rows import contrast_row
@@ -114,7 +114,7 @@ def _axes(rows: Sequence[Row], margin: float) -> tuple[Axis, ...]:
         return (_axis("", low - room, high + room, margin, MAX_TICKS),)
     return (
         _axis(ALL_DIFFERENCES, low - room, high + room, margin, MAX_TICKS_OF_ALL),
-        _axis(CLOSE_TO_0, *limits, margin, MAX_TICKS),
+        _axis(ZOOMED_IN, *limits, margin, MAX_TICKS),
     )
 
 

@@ -11,7 +11,7 @@ from headtohead.analysis.order_transfer import OrderTransfer, order_transfer
 from headtohead.analysis.study import Analysis
 from headtohead.analysis.two_way import Combination, TwoWayResult
 from headtohead.analysis.uncertainty import ContrastUncertainty, Halving, Uncertainty
-from headtohead.analysis.wording import ends, interval_caption
+from headtohead.analysis.wording import SEEDS_ONLY, ends, interval_caption
 from headtohead.config.labels import listed
 from headtohead.config.labels import text as value_text
 from headtohead.report.answer import largest_first, verdict_of
@@ -99,7 +99,6 @@ PARTS = (
     "Standard error of each difference by source, and its fraction of the squared width of the interval. Last column: "
     "what would halve the interval, if the variances stay as they are.{reason}"
 )
-SEEDS_ONLY = " Examples are no source: {reason}."
 CORRELATION = "Intra-class correlation of seeds: {value}.{removed}"
 REMOVED = (
     " By this estimate, averaged over variants, pairing removes this fraction of the variance."

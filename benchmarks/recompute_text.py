@@ -37,6 +37,8 @@ from report_text.page import POINTS, Page, seed_table
 from report_text.ranking import RULES as RANKING_RULES
 from report_text.ranking import pair_problem, ranking_problem
 from report_text.remarks import FIXED, NAMED_RULES, RULES
+from report_text.size_prediction import RULES as SIZE_RULES
+from report_text.size_prediction import predictions
 from report_text.variant_tables import variant_cell
 from withdrawn import reason_of
 
@@ -108,7 +110,7 @@ class Checker:
         for pattern in FIXED:
             for found in re.finditer(pattern, masked):
                 self.claim(claimed, found, "listed")
-        for pattern, values in [*RULES, *RANKING_RULES]:
+        for pattern, values in [*RULES, *RANKING_RULES, *SIZE_RULES]:
             for found in re.finditer(pattern, masked):
                 self.compare(number, found, values(self.page, found))
                 self.claim(claimed, found, "recomputed")
@@ -168,6 +170,9 @@ class Checker:
             expected = transfers(self.page)[self.table_rows - 1]
             text = " ".join(cells[1:]).replace("→", "")
             return "" if fits(text, expected) else f"expected {shown(expected)}"
+        if self.section == "Effects at the largest size":
+            expected = predictions(self.page)[self.table_rows - 1]
+            return "" if fits(" ".join(cells[1:]), expected) else f"expected {shown(expected)}"
         if self.section == "Every pair":
             return pair_problem(self.page, self.table_rows - 1, cells)
         if self.section == "Ranking":

@@ -72,7 +72,8 @@ class Study:
 
     ``between`` makes the study one between two configurations: the first and the second value of every axis. The
     margin is that of the primary metric, ``late`` if results existed before it; ``declared`` are the arguments of
-    `declared_contrast` for further contrasts.
+    `declared_contrast` for further contrasts. Each size has twice the parameters of the one before, unless
+    ``same_parameters``.
     """
 
     name: str = "quickstart"
@@ -106,6 +107,7 @@ class Study:
     late: bool = False
     declared: Sequence[Json] = ()
     tuning: Json | None = None
+    same_parameters: bool = False
 
 
 def slug_of(axes: Axes) -> str:
@@ -238,7 +240,10 @@ def _design(study: Study) -> list[Json]:
 
 def _variant(study: Study, axes: Json) -> Json:
     slug, widened = slug_of(axes), axes.get("attention") == "independent-heads"
-    total = 68_000 if widened else 48_213
+    non_embedding = 54_000 if widened else 34_213
+    if SIZE_AXIS in axes and not study.same_parameters:
+        non_embedding *= 2 ** [*study.axes[SIZE_AXIS]].index(axes[SIZE_AXIS])
+    total = non_embedding + 14_000
     config = tiny_config(train={"batch_tokens": 2048, "lr": 0.003}).model_dump(mode="json")
     config["positional"]["encoder"]["name"] = str(axes.get("positional", "sinusoidal"))
     for section, changes in study.config(axes).items():
@@ -254,7 +259,7 @@ def _variant(study: Study, axes: Json) -> Json:
         else None,
         "counts": {
             "total": total,
-            "non_embedding": total - 14_000,
+            "non_embedding": non_embedding,
             "attention": total // 4,
             "flops_per_token": 6.0 * total,
             "inner_width": 128 if widened else 32,

@@ -22,6 +22,8 @@ from headtohead_judge.paired_tests import CONFIDENCE, Interval
 from headtohead_judge.verdicts import LARGER, SMALLER, judge
 
 Floats = NDArray[np.float64]
+AxisValues = tuple[tuple[str, Scalar], ...]
+"""The value of each axis of a variant but the size."""
 
 RESAMPLES = 2000
 
@@ -79,7 +81,7 @@ def order_transfer(scores: Scores) -> tuple[OrderTransfer, ...]:
     Raises:
         HeadToHeadError: If the stored values per example of a run are damaged.
     """
-    by_size = _variants_by_size(scores)
+    by_size = variants_by_size(scores)
     transfers = []
     for small, large in itertools.pairwise(by_size):
         shared_axes = [axes for axes in by_size[small] if axes in by_size[large]]
@@ -146,14 +148,14 @@ def _pairs_on_same_data(
     return pairs
 
 
-def _variants_by_size(
+def variants_by_size(
     scores: Scores,
-) -> dict[Scalar, dict[tuple[tuple[str, Scalar], ...], str]]:
+) -> dict[Scalar, dict[AxisValues, str]]:
     """Return the ranked variants with runs of their own by size, then by the values of their other axes.
 
     Sizes have the order of the experiment file, whichever variants are ranked; a size without any is empty.
     """
-    by_size: dict[Scalar, dict[tuple[tuple[str, Scalar], ...], str]] = {}
+    by_size: dict[Scalar, dict[AxisValues, str]] = {}
     for slug, variant in scores.frames.by_slug.items():
         if SIZE_AXIS not in variant.axes:
             continue

@@ -7,19 +7,15 @@ from collections.abc import Sequence
 from headtohead.analysis.averages import settings_text
 from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.study import Analysis
-from headtohead.analysis.wording import interval_text, possible
+from headtohead.analysis.wording import clause_between, interval_text, possible
 from headtohead.config.clauses import (
     as_noun,
     capitalised,
-    change_clause,
     contains_preposition,
-    joined_clause,
     lead,
 )
 from headtohead.planning.variants import DATA_AXIS, SIZE_AXIS
 from headtohead.schema.phrases import spoken
-from headtohead.storage.contrasts import AxisEffect
-from headtohead.storage.experiment import VariantRecord
 from headtohead.storage.metrics import higher_is_better, readable
 from headtohead_judge.verdicts import (
     BETTER,
@@ -287,16 +283,9 @@ def _clauses(analysis: Analysis, contrast: ContrastResult) -> tuple[str, str]:
     # The order of the sides is that of `Factorial.interaction_weights`.
     _, only_second, only_first, neither = variants
     first, second = contrast.record.effects
-    return _clause(first, only_first, neither), _clause(second, only_second, neither)
-
-
-def _clause(effect: AxisEffect, changed: VariantRecord, against: VariantRecord) -> str:
-    """Return the clause for a change between two variants, which can be that of several axes together."""
-    clauses: dict[str, None] = {}
-    for axis in effect.axis.split(" and "):
-        if changed.axes[axis] != against.axes[axis]:
-            clauses[change_clause(changed.phrase(axis), against.phrase(axis))] = None
-    return joined_clause([*clauses])
+    first_clause = clause_between(only_first, neither, first.axis.split(" and "))
+    second_clause = clause_between(only_second, neither, second.axis.split(" and "))
+    return first_clause, second_clause
 
 
 def _both(first: str, second: str) -> str:

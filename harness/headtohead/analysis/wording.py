@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.study import Analysis
-from headtohead.config.clauses import of_phrases
+from headtohead.config.clauses import change_clause, joined_clause, of_phrases
 from headtohead.config.labels import listed
 from headtohead.storage.contrasts import FAMILY_NAMES
+from headtohead.storage.experiment import VariantRecord
 from headtohead.storage.metrics import counted, readable, show
 from headtohead_judge.paired_tests import EXAMPLES
 from headtohead_judge.verdicts import IDENTICAL, possible_text
@@ -32,6 +33,15 @@ def interval_text(contrast: ContrastResult) -> str:
     if interval is None or is_identical or not math.isfinite(interval.low):
         return ""
     return ends(interval.low, interval.high, contrast.metric, signed=True, like=contrast.scale)
+
+
+def clause_between(changed: VariantRecord, against: VariantRecord, axes: Iterable[str]) -> str:
+    """Return the clause for the change of some axes between two variants, such as ``rotary instead of sinusoidal``."""
+    clauses: dict[str, None] = {}
+    for axis in axes:
+        if changed.axes[axis] != against.axes[axis]:
+            clauses[change_clause(changed.phrase(axis), against.phrase(axis))] = None
+    return joined_clause([*clauses])
 
 
 INTERVALS = "Intervals: {scope}; they include the variance of {sources}.{seeds_only}"

@@ -7,13 +7,11 @@ import math
 
 from headtohead.analysis.contrasts import FAMILIES as FAMILY_NAMES
 from headtohead.analysis.contrasts import ContrastResult
-from headtohead.analysis.order_transfer import OrderTransfer, order_transfer
 from headtohead.analysis.study import Analysis
 from headtohead.analysis.two_way import Combination, TwoWayResult
 from headtohead.analysis.uncertainty import ContrastUncertainty, Halving, Uncertainty
 from headtohead.analysis.wording import SEEDS_ONLY, ends, interval_caption
 from headtohead.config.labels import listed
-from headtohead.config.labels import text as value_text
 from headtohead.report.answer import largest_first, verdict_of
 from headtohead.report.content import Report
 from headtohead.report.differences import shown_contrasts
@@ -21,6 +19,7 @@ from headtohead.report.section import (
     Section,
     contrast_table,
     judged_cells,
+    percent,
     replaced,
     score,
     table,
@@ -82,13 +81,6 @@ RANKING = (
     "The best mean is selected by these scores, so it is likely too high. Each combination is compared with all "
     "others, with simultaneous 95 % intervals. Worse: an interval shows that another combination is better. The last "
     "column is how much worse than the best the combination can be; equivalent: less than the margin."
-)
-TRANSFER = (
-    "Pairs of variants with the same order of mean {metric} at two successive sizes (decision accuracy; Magnusson et "
-    "al. 2025), with the range in 95 % of the resamples of seeds. With few seeds this range is narrower than a "
-    "confidence interval. A random order keeps half of the pairs. Verdicts are read off simultaneous 95 % intervals of "
-    "all pairs of a size; no difference shown at both sizes is the same verdict. Pairs with different data or equal "
-    "means are left out."
 )
 SOURCES = (
     "Standard deviation of {metric} by source{among}. Intervals of means over seeds hold for this draw of the data and "
@@ -354,40 +346,6 @@ def _ranked(combination: Combination, metric: str, *, is_first: bool) -> dict[st
     }
 
 
-def transfer_section(report: Report) -> Section | None:
-    """Return how many pairs of variants keep order and verdict from one size to the next; None without an entry.
-
-    `order_transfer` states which sizes have one.
-
-    Raises:
-        HeadToHeadError: If the stored values per example of a run are damaged.
-    """
-    rows = [_transfer_row(transfer) for transfer in order_transfer(report.analysis)]
-    if not rows:
-        return None
-    return Section("Order transfer", TRANSFER.format(metric=report.metric), frame=table(rows))
-
-
-def _transfer_row(transfer: OrderTransfer) -> dict[str, str]:
-    """Return the row of two successive sizes: counts of pairs, and the range of the same order over resampled seeds."""
-    counts = transfer.counts
-    interval = transfer.order_range
-    same_order = f"{counts.same_order} of {counts.pairs}\n{_percent(interval.low)} to {_percent(interval.high)}"
-    return {
-        "sizes": f"{value_text(transfer.small)} → {value_text(transfer.large)}",
-        "variants": str(transfer.num_variants),
-        "pairs with the same order": same_order,
-        "pairs with the same verdict": f"{counts.same_verdict} of {counts.pairs}",
-        "same direction at both sizes": str(counts.same_direction),
-        "opposite verdicts": str(counts.reversed),
-    }
-
-
-def _percent(fraction: float) -> str:
-    """Return a fraction in whole percent; everything below 0.5 %, also 0, is ``< 1 %``."""
-    return f"{100 * fraction:.0f} %" if fraction >= 0.005 else "< 1 %"
-
-
 def uncertainty_section(report: Report) -> Section | None:
     """Return the standard deviation by source, and the sources of each contrast.
 
@@ -456,7 +414,7 @@ def _parts(analysis: Analysis, uncertainty: ContrastUncertainty) -> dict[str, st
     row = {"contrast": contrast.name}
     for part in uncertainty.parts:
         error = show(part.error, contrast.metric, digits=1)
-        row[part.source] = f"{error}\n{_percent(part.fraction)}"
+        row[part.source] = f"{error}\n{percent(part.fraction)}"
     row["half the interval"] = _halving(uncertainty.halving)
     return row
 

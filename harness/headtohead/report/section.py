@@ -236,6 +236,11 @@ COLUMN_NAMES = {"p": "adjusted p"}
 """Headings of the columns of `judged_cells` in a report, where they differ."""
 
 
+def percent(fraction: float) -> str:
+    """Return a fraction in whole percent; everything below 0.5 %, also 0, is ``< 1 %``."""
+    return f"{100 * fraction:.0f} %" if fraction >= 0.005 else "< 1 %"
+
+
 def judged_cells(contrast: ContrastResult) -> dict[str, str]:
     """Return the difference of a contrast with its interval, the verdict, the adjusted p and the number of seeds.
 

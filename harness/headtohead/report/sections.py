@@ -15,7 +15,6 @@ from headtohead.report.contrasts import (
     expected_section,
     factor_section,
     family_section,
-    transfer_section,
     two_way_section,
     uncertainty_section,
 )
@@ -35,6 +34,7 @@ from headtohead.report.setup import (
     statistics_section,
     tuning_section,
 )
+from headtohead.report.sizes import prediction_section, transfer_section
 from headtohead.report.training import training_section
 from headtohead.report.variants import (
     collapse_section,
@@ -164,6 +164,7 @@ DETAILS: tuple[Callable[[Report], Section | None], ...] = (
     factor_section,
     expected_section,
     transfer_section,
+    prediction_section,
     training_section,
     length_section,
     attention_section,

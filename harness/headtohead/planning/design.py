@@ -37,7 +37,7 @@ from headtohead.planning.contrasts import (
     interaction_contrasts,
 )
 from headtohead.planning.datasets import PreparedDataSets
-from headtohead.planning.exclusions import Incompatibilities
+from headtohead.planning.exclusions import Exclusions
 from headtohead.planning.metrics import reported_metrics
 from headtohead.planning.naming import Combination, clause_of, titles_of
 from headtohead.planning.variants import (
@@ -389,8 +389,8 @@ class Axes:
         baseline = next(iter(combinations.values())).slug
         location = self.loaded.location("baseline" if self.loaded.file.baseline else "base")
         required = {baseline: ("the baseline, which every variant is compared with", location)}
-        incompatibilities = Incompatibilities(self.loaded, self.start, self.axes, datasets)
-        variants, excluded = incompatibilities.split(combinations.values(), required)
+        exclusions = Exclusions(self.loaded, self.start, self.axes, datasets)
+        variants, excluded = exclusions.split(combinations.values(), required)
         # Those of excluded combinations too.
         labels = {variant.slug: variant.axes for variant in combinations.values()}
         phrases = {variant.slug: variant.phrases for variant in combinations.values()}
@@ -406,11 +406,11 @@ class Axes:
             seeds=self.loaded.seeds,
             start=self.start,
             factorials=tuple(factorials),
-            notes=(*self.notes, *incompatibilities.notes()),
+            notes=(*self.notes, *exclusions.notes()),
             labels=labels,
             axis_names={axis: axis_name(axis.split(".")) for axis in self.axes},
             declared=declared_contrasts(
-                self.loaded, variants, excluded, baseline, incompatibilities.condition
+                self.loaded, variants, excluded, baseline, exclusions.condition
             ),
         )
 
@@ -755,11 +755,11 @@ def _expand_between(
     names = _end_names(block, given)
     points, contrasts = expand_between(start, end, names, changes, match, given)
     axes = tuple(changes)
-    incompatibilities = Incompatibilities(loaded, start, axes, datasets)
+    exclusions = Exclusions(loaded, start, axes, datasets)
     required = {
         slug: (f"the configuration '{slug}'", location.child(slug)) for slug in (START, END)
     }
-    variants, excluded = incompatibilities.split(points, required)
+    variants, excluded = exclusions.split(points, required)
     refuse_many_runs(loaded.path, file, len(variants), len(loaded.seeds), loaded.max_runs)
     slugs = {variant.slug for variant in variants}
     run_contrasts = [
@@ -772,7 +772,7 @@ def _expand_between(
         excluded=tuple(excluded),
         seeds=loaded.seeds,
         start=start,
-        notes=incompatibilities.notes(),
+        notes=exclusions.notes(),
         axis_names=names_of_changes(changes, block.groups),
         difference_name=ALL_CHANGES if names == UNNAMED else change_clause(names[1], names[0]),
         changes=tuple(run_contrasts),

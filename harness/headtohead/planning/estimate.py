@@ -54,8 +54,8 @@ def estimate_time(plan: Plan) -> Estimate:
     most_seconds = seconds
     if plan.looks is not None:
         later_seeds = plan.looks.seeds[-1] - len(plan.design.seeds)
-        with_runs = [variant.slug for variant in plan.variants if variant.record.equal_to is None]
-        most_seconds += later_seeds * sum(seconds_by_variant[slug] for slug in with_runs)
+        for variant in plan.trained_variants:
+            most_seconds += later_seeds * seconds_by_variant[variant.slug]
     if plan.tuning is None or not plan.tuning.plan.remaining:
         return Estimate(seconds, speed.basis, most_seconds)
     sweep = estimate_time(plan.tuning.plan).seconds

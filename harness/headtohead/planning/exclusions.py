@@ -39,8 +39,8 @@ RECIPE = "a recipe cannot be named here; name fields in which it differs"
 SIZE = "a size cannot be named here; name fields that it sets"
 
 
-class Incompatibilities:
-    """Checks combinations of a design: first the file's exclusions, then the settings' compatibility.
+class Exclusions:
+    """Excludes combinations of a design: those that the file excludes, then those whose settings are incompatible.
 
     Args:
         loaded: The experiment file.

@@ -174,7 +174,7 @@ def _lines(plan: Plan) -> Iterator[str]:
     yield _data_line(plan)
     if plan.tuning is not None:
         yield from _tuning_lines(plan.tuning)
-    num_trained_variants = sum(variant.record.equal_to is None for variant in plan.variants)
+    num_trained_variants = len(plan.trained_variants)
     if plan.looks is not None:
         yield LOOKS.format(
             first=plan.looks.seeds[0],

@@ -221,6 +221,19 @@ class Plan:
         datasets = [variant.config.data.dataset for variant in self.variants]
         return reported.model_copy(update={"declared": declared_metrics(datasets)})
 
+    @property
+    def margins(self) -> Mapping[str, float]:
+        """The margins of the file by metric; a single margin is that of the primary metric."""
+        margin = self.loaded.file.margin
+        if margin is None:
+            return {}
+        return margin if isinstance(margin, dict) else {self.metrics.primary: margin}
+
+    @property
+    def trained_variants(self) -> list[PlannedVariant]:
+        """The variants with runs of their own: those that equal no other variant by construction."""
+        return [variant for variant in self.variants if variant.record.equal_to is None]
+
     @cached_property
     def _by_variant(self) -> Mapping[str, list[PlannedRun]]:
         runs: dict[str, list[PlannedRun]] = {}

@@ -20,8 +20,6 @@ def powers_of(plan: Plan) -> tuple[Power, ...]:
     contrasts of the same difference are counted once.
     """
     primary = plan.metrics.primary
-    margin = plan.loaded.file.margin
-    margins = margin if isinstance(margin, dict) else {primary: margin}
     scores = _finished_scores(plan)
     data_names = {variant.record.data_name for variant in plan.variants}
     noise = read_noise() if len(data_names) == 1 else []
@@ -42,7 +40,7 @@ def powers_of(plan: Plan) -> tuple[Power, ...]:
                     primary=primary,
                     tested=len(contrasts),
                     weight=max(contrast.squared_weight for contrast in members),
-                    margin=margins.get(metric),
+                    margin=plan.margins.get(metric),
                     sd=_median_sd(members, scores),
                     expected=expected_deviation(noise, metric, data, without=plan.loaded.name),
                     looks=plan.looks,
@@ -76,9 +74,8 @@ def _tested_contrasts(plan: Plan) -> dict[str, list[Contrast]]:
 
 def _variants_per_data_set(plan: Plan) -> int:
     """Return the mean number of variants that train with the same data and size, rounded down."""
-    trained = [variant for variant in plan.variants if variant.record.equal_to is None]
     groups = {tuple(comparison_group(variant.record.axes).items()) for variant in plan.variants}
-    return len(trained) // len(groups)
+    return len(plan.trained_variants) // len(groups)
 
 
 def _median_sd(contrasts: Sequence[Contrast], scores: SideScores) -> float | None:

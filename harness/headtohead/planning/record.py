@@ -190,25 +190,21 @@ def _with_combined(family: str, chosen: EntryConfig) -> tuple[str, tuple[str, ..
 def _margins(plan: Plan, stored: ExperimentRecord | None) -> dict[str, MarginRecord]:
     """Return the margins of the file by metric, with the date since when they have had their value.
 
-    A single margin is that of the primary metric. A margin with the value of the stored record keeps its date, and
-    whether it was late. A new or changed margin has the present time, and is late if there are results.
+    A margin with the value of the stored record keeps its date, and whether it was late. A new or changed margin has
+    the present time, and is late if there are results.
 
     Raises:
         HeadToHeadError: If a margin has changed, and a run directory of the experiment is a symbolic link.
     """
-    margin = plan.loaded.file.margin
-    if margin is None:
-        return {}
-    values = margin if isinstance(margin, dict) else {plan.metrics.primary: margin}
     earlier: Mapping[str, MarginRecord] = {} if stored is None else stored.margins
     changed = set()
-    for metric, value in values.items():
+    for metric, value in plan.margins.items():
         if metric not in earlier or earlier[metric].value != value:
             changed.add(metric)
     is_late = bool(changed) and _has_results(plan, plan.design.seeds)
     date = now()
     margins = {}
-    for metric, value in values.items():
+    for metric, value in plan.margins.items():
         if metric in changed:
             margins[metric] = MarginRecord(value=value, since=date, late=is_late)
         else:

@@ -110,16 +110,34 @@ def difference_of(weights: Weights) -> frozenset[Any]:
 
 def moderated_tests(table: pd.DataFrame, family: Sequence[Weights]) -> list[dict[str, Any]]:
     """Return the variances over seeds of weighted sums of the variants' scores ``[seed, variant]``, as a family."""
+    return tests_in_blocks([table], family)
+
+
+def tests_in_blocks(
+    blocks: Sequence[pd.DataFrame], family: Sequence[Weights]
+) -> list[dict[str, Any]]:
+    """Return the same of variants in several tables; each variant has its common variance in its own table.
+
+    The squared weights of a family in a table are those of its first sum.
+    """
+    table = pd.concat(blocks, axis=1)
     found = [paired_test(values_of(table, weights)) for weights in family]
-    limit = smallest_larger_variance(table)
-    residual, degrees, prior = common_variance(table, limit)
+    limits = pd.Series(dtype=float)
+    parts = []
+    for block in blocks:
+        limit = smallest_larger_variance(block)
+        limits = pd.concat([limits, pd.Series(limit, index=block.columns)])
+        own = {slug: weight for slug, weight in family[0].items() if slug in block}
+        parts.append((squared(own), *common_variance(block, limit)))
+    residual, degrees, prior = combined_variance([part for part in parts if part[0]])
     if math.isnan(residual):
         return found
     moderated = []
     own_of = {}  # contrasts of the same difference count once
     for index, weights in enumerate(family):
         own = found[index]
-        if own["variance"] and table.var()[[*weights]].max() < limit:
+        is_pooled = (table.var()[[*weights]] < limits[[*weights]]).all()
+        if own["variance"] and is_pooled:
             moderated.append(index)
             own_of[difference_of(weights)] = (own["own"] / squared(weights), own["n"] - 1)
     if not moderated:
@@ -136,6 +154,22 @@ def moderated_tests(table: pd.DataFrame, family: Sequence[Weights]) -> list[dict
         left = max(n - 1, min(prior + n - 1, degrees))
         found[index] = own | {"variance": variance / n, "degrees": left}
     return found
+
+
+def combined_variance(
+    parts: Sequence[tuple[float, float, float, float]],
+) -> tuple[float, float, float]:
+    """Return residual variance, degrees and prior degrees over tables: the weighted mean, Satterthwaite's, the least.
+
+    Args:
+        parts: The sum of the squared weights in each table, with its `common_variance`.
+    """
+    weights, residuals, degrees, priors = np.array(parts).T
+    if len(parts) == 1:
+        return residuals[0], degrees[0], priors[0]
+    variances = weights * residuals
+    of_all = variances.sum() ** 2 / (variances**2 / degrees).sum()
+    return variances.sum() / weights.sum(), of_all, priors.min()
 
 
 def squared(weights: Weights) -> float:

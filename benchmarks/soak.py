@@ -426,16 +426,14 @@ def page(table: str, options: argparse.Namespace, minutes: float) -> str:
     """Return the page with the result table."""
     return f"""# Soak test
 
-`benchmarks/soak.py` trains a small study in many rounds. In each round, two `h2h run` processes compete for the same
-experiment, and a proxy delays or closes connections to a real MLflow server at random times. The script kills random
-processes with SIGKILL at random moments, and starts killed commands again. Afterwards the same command and `h2h sync`
-finish, and the script compares the round with an undisturbed study.
+In every round of `benchmarks/soak.py`, two `h2h run` processes compete for the same small study, a proxy delays or
+closes connections to a real MLflow server, and random processes are killed with SIGKILL and started again. The finished
+study is compared with an undisturbed one.
 
 - **lost**: missing run directories, files or points in MLflow.
-- **unequal**: weights, metrics, histories, translations or attention maps that are not bit-for-bit equal, and different
-  values in MLflow.
-- **repeated steps**: points of an MLflow history with a step that another point has, and MLflow runs with the same run
-  hash.
+- **unequal**: weights, metrics, histories, translations, attention maps or values in MLflow that are not bit-for-bit
+  equal.
+- **repeated steps**: two points of an MLflow history with the same step, or two MLflow runs of the same run.
 
 {table}
 

@@ -12,14 +12,11 @@ from recompute import ALPHA, half_width, moderated_tests
 from report_text.numbers import Expected
 from report_text.page import Page
 
-AXES = ("attention", "positional", "feed_forward")
-"""Columns of the axes that studies of several sizes have beside the size."""
-
 
 def transfers(page: Page) -> list[Expected]:
     """Return the rows of order transfer, from means and intervals of all pairs of variants at successive sizes."""
     runs = page.runs
-    axes = [name for name in AXES if name in runs]
+    axes = [name for name in ("attention", "positional", "feed_forward") if name in runs]
     sizes = list(dict.fromkeys(runs["size"]))
     rows = []
     for small, large in itertools.pairwise(sizes):

@@ -236,13 +236,20 @@ def test_contrasts_are_sorted_and_small_differences_are_magnified_beside_a_large
     assert full.get_xlim()[0] < means[0] < low
     assert magnified.get_xlim() == (low, high)
     assert all(low < mean < high for mean in means[1:])
-    caption = opening_section(Report(analysis)).caption
-    assert "zooms in on the differences close to 0" in caption
-    has_larger = any(contrast.size == BY_MORE for contrast in analysis.main_contrasts)
-    assert ("“By more than the margin”" in caption) == has_larger
+    assert "zooms in on the differences close to 0" in opening_section(Report(analysis)).caption
     assert magnified_range([Row("a", "", 0.1), Row("b", "", 0.3)]) is None
     axis = row_figure([Row("a", "", 0.0, -1e-17, 0.0), Row("b", "", 0.0)], "score")[1][0].get_xlim()
     assert axis == pytest.approx((-0.05, 0.05))  # equal values up to rounding
+
+
+@case_table(("margin", "has_note"), [(0.01, True), (0.9, False), (None, False)], default=3)
+def test_the_caption_explains_verdicts_by_more_than_the_margin(margin, has_note, analysed):
+    axes = {"positional": ["sinusoidal", "none"]}
+    analysis = analysed(axes=axes, margin=margin)
+    (contrast,) = analysis.main_contrasts
+    assert (contrast.size == BY_MORE) == has_note
+    caption = opening_section(Report(analysis)).caption
+    assert ("“By more than the margin”: the whole bar is outside" in caption) == has_note
 
 
 @pytest.mark.slow

@@ -481,3 +481,23 @@ def test_a_name_with_a_preposition_inside_is_followed_by_a_colon(analysed):
     file.write_text(file.read_text().replace(f'"{name}"', f'"{name} with width 64"'))
     (text, _) = sentences_of(Analysis(load_frames(folder)))
     assert text.startswith("Rotary instead of sinusoidal with width 64: exact match improves, +")
+
+
+@case_table(
+    ("study", "last"),
+    [
+        (
+            {"margin": 0.03},
+            "The margin of 0.03 is the smallest difference that matters.",
+        ),
+        (
+            {"margin": 0.03, "late": True},
+            "The margin of 0.03 is the smallest difference that matters; it was set after results existed.",
+        ),
+        ({}, "In brackets: 95 % confidence intervals, adjusted for multiple comparisons."),
+    ],
+    default=3,
+)
+def test_the_last_sentence_is_on_the_margin_if_there_is_one(study, last, analysed):
+    axes = {"positional": ["sinusoidal", "rotary", "none"]}
+    assert sentences_of(analysed(axes=axes, **study))[-1] == last

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from headtohead.analysis.scores import Scores
 from headtohead.config.labels import Scalar
 from headtohead.planning.variants import SIZE_AXIS
+from headtohead.storage.experiment import VariantRecord
 from headtohead_judge.contrast import Contrast, Side, estimate_family, score_matrix, shared_seeds
 from headtohead_judge.paired_tests import CONFIDENCE, Interval
 from headtohead_judge.verdicts import LARGER, SMALLER, judge
@@ -162,9 +163,13 @@ def variants_by_size(
         variants = by_size.setdefault(variant.axes[SIZE_AXIS], {})
         has_runs = scores.frames.trained(slug) == slug
         if slug in scores.ranked and has_runs:
-            rest = tuple(item for item in variant.axes.items() if item[0] != SIZE_AXIS)
-            variants[rest] = slug
+            variants[axes_without_size(variant)] = slug
     return by_size
+
+
+def axes_without_size(variant: VariantRecord) -> AxisValues:
+    """Return the value of each axis of a variant but its size."""
+    return tuple(item for item in variant.axes.items() if item[0] != SIZE_AXIS)
 
 
 def _differences(

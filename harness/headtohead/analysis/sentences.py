@@ -97,9 +97,10 @@ REASON = " ({reason})"
 LESS = "; the difference is smaller than the margin of {margin}"
 BRACKETS = "In brackets: 95 % confidence intervals, adjusted for multiple comparisons."
 BRACKETS_OF_ONE = "In brackets: the 95 % confidence interval of the difference."
-MARGIN_NOTE = "The margin of {margin} is the smallest difference that matters."
+MARGIN_NOTE = "The margin of {margin} is the smallest difference that matters{late}."
 LATE = "; the margin was set after results existed"
 LATE_LIMIT = ", which was set after results existed"
+LATE_NOTE = "; it was set after results existed"
 SETTINGS = "; {settings}"
 EXPECTED = {
     "agrees": ", as expected",
@@ -162,13 +163,12 @@ def brackets_note(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> st
 
 def margin_note(contrasts: Sequence[ContrastResult]) -> str:
     """Return what the margin of these contrasts is; empty without one, or with several."""
-    margins = set()
-    for contrast in contrasts:
-        if contrast.judgement.margin:
-            margins.add(spoken(contrast.judgement.margin))
+    with_margin = [contrast for contrast in contrasts if contrast.judgement.margin]
+    margins = {spoken(contrast.judgement.margin) for contrast in with_margin}
     if len(margins) != 1:
         return ""
-    return MARGIN_NOTE.format(margin=margins.pop())
+    is_late = any(contrast.late_margin for contrast in with_margin)
+    return MARGIN_NOTE.format(margin=margins.pop(), late=LATE_NOTE if is_late else "")
 
 
 def _slots(contrast: ContrastResult, *, names_metric: bool) -> dict[str, str]:

@@ -1,29 +1,31 @@
 """Effects of changes at the largest size, predicted from those at the smaller sizes.
 
 There are two predictions: a straight line through the effects at the smaller sizes, over the logarithm of the
-baseline's parameters; and the effect at the largest of the smaller sizes. The error of a prediction is a weighted sum
-of scores, so its interval has every source of variance.
+baseline's parameters; and the same effect as at the last of the smaller sizes. The error of a prediction is a weighted
+sum of scores, so its interval has every source of variance.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from headtohead.analysis.order_transfer import AxisValues, variants_by_size
-from headtohead.analysis.scores import Scores
+from headtohead.analysis.order_transfer import AxisValues, axes_without_size, variants_by_size
+from headtohead.analysis.scores import Scores, per_token_mismatch, score_mismatch
 from headtohead.analysis.wording import clause_between
 from headtohead.config.labels import Scalar
-from headtohead_judge.contrast import Contrast, Estimate, Side, estimate_family, shared_seeds
-from headtohead_judge.paired_tests import CONFIDENCE, interval
+from headtohead.planning.variants import DATA_AXIS, comparison_group
+from headtohead_judge.contrast import Contrast, ScoreTable, Side, estimate_family
+from headtohead_judge.paired_tests import ALPHA, CONFIDENCE, Difference, interval
 
 MIN_SIZES = 3
 """Minimum number of sizes: a line needs two smaller ones."""
 MIN_SEEDS = 3
-"""Minimum number of seeds that all sides of a prediction share."""
+"""Minimum number of seeds that all variants of a prediction share."""
 
 
 class Prediction(NamedTuple):
@@ -31,19 +33,19 @@ class Prediction(NamedTuple):
 
     Attributes:
         effect: The predicted effect.
-        error: The measured effect minus the predicted one.
+        error: The measured effect minus the predicted one, with its sources of variance.
         half_width: That of the 95 % prediction interval of the measured effect. It contains the variance of the
-            measured effect and of the effects at the smaller sizes, and not that of effects around a line.
+            measured effect and of those that it is predicted from, but not that effects may not follow a line.
     """
 
     effect: float
-    error: float
+    error: Difference
     half_width: float
 
     @property
-    def is_right(self) -> bool:
-        """Whether the prediction interval contains the measured effect."""
-        return abs(self.error) <= self.half_width
+    def is_missed(self) -> bool:
+        """Whether the measured effect is outside the prediction interval."""
+        return abs(self.error.mean) > self.half_width
 
     @property
     def low(self) -> float:
@@ -57,9 +59,20 @@ class Prediction(NamedTuple):
 
 
 class PredictedChange(NamedTuple):
-    """A change with its measured effect at the largest size, and both predictions of it."""
+    """A change with both predictions of its effect at the largest size.
+
+    Attributes:
+        name: The clause for the change, followed by the data if the study has several.
+        pairs: Its variant and the baseline at each size, from small to large.
+        seeds: Number of seeds that its variants and the baselines share at all sizes; other seeds do not count.
+        measured: The effect at the largest size.
+        by_line: The prediction by a line through the effects at the smaller sizes.
+        by_same_effect: The prediction that the effect is that at the last of the smaller sizes.
+    """
 
     name: str
+    pairs: tuple[tuple[str, str], ...]
+    seeds: int
     measured: float
     by_line: Prediction
     by_same_effect: Prediction
@@ -75,50 +88,51 @@ class SizePredictions(NamedTuple):
 
     Attributes:
         sizes: The labels of all sizes, from small to large.
-        changes: The changes whose variants are ranked at every size.
+        changes: The changes with predictions.
+        omitted: The names of changes without: a variant is not ranked at a size or has no runs of its own, too few
+            seeds are shared, scores cannot be compared, or an effect is the same in every seed.
     """
 
     sizes: tuple[Scalar, ...]
     changes: tuple[PredictedChange, ...]
+    omitted: tuple[str, ...]
 
 
 def size_predictions(scores: Scores) -> SizePredictions | None:
     """Return the predicted effect of every change at the largest size, against the baseline of each size.
 
     None with fewer than three sizes, if the baseline is not ranked at every size, if its parameters do not grow from
-    size to size, or if no change has three seeds that all its variants share.
+    size to size, or if no change has predictions.
 
     Raises:
         HeadToHeadError: If the stored values per example of a run are damaged.
     """
-    by_size = variants_by_size(scores)
-    baselines = _of_every_size(by_size, _axes_of_baseline(scores))
-    if len(by_size) < MIN_SIZES or not baselines:
-        return None
     by_slug = scores.frames.by_slug
+    by_size = variants_by_size(scores)
+    baselines = _at_every_size(by_size, axes_without_size(by_slug[scores.frames.baseline]))
+    if len(by_size) < MIN_SIZES or baselines is None:
+        return None
     parameters = [by_slug[slug].counts.non_embedding for slug in baselines]
     if sorted(set(parameters)) != parameters:
         return None
-    line_weights = weights_of_line([math.log(number) for number in parameters])
-    same_weights = [0.0] * (len(parameters) - 2) + [1.0]
-    changed = _changed_variants(scores, by_size, baselines)
-    if not changed:
-        return None
-    smaller_weights = [0.0] * len(same_weights)
-    measured = _estimates(scores, baselines, changed, smaller_weights)
-    line_errors = _estimates(scores, baselines, changed, line_weights)
-    same_errors = _estimates(scores, baselines, changed, same_weights)
+    weights_of_same = [0.0] * (len(parameters) - 2) + [1.0]
+    weights = (weights_of_line([math.log(number) for number in parameters]), weights_of_same)
     changes = []
-    for slugs, effect, line_error, same_error in zip(
-        changed, measured, line_errors, same_errors, strict=True
-    ):
-        variant, baseline = by_slug[slugs[0]], by_slug[baselines[0]]
-        name = clause_between(variant, baseline, variant.axes)
-        mean = effect.difference.mean
-        by_line = _prediction(mean, line_error)
-        by_same_effect = _prediction(mean, same_error)
-        changes.append(PredictedChange(name, mean, by_line, by_same_effect))
-    return SizePredictions(tuple(by_size), tuple(changes))
+    omitted = []
+    for axes, (slug, against) in _changes(scores).items():
+        name = _name(scores, slug, against)
+        slugs = _at_every_size(by_size, axes)
+        baselines = _at_every_size(by_size, axes_without_size(by_slug[against]))
+        change = None
+        if slugs is not None and baselines is not None:
+            change = _predicted(scores, name, slugs, baselines, weights)
+        if change is None:
+            omitted.append(name)
+        else:
+            changes.append(change)
+    if not changes:
+        return None
+    return SizePredictions(tuple(by_size), tuple(changes), tuple(omitted))
 
 
 def weights_of_line(positions: Sequence[float]) -> list[float]:
@@ -136,74 +150,111 @@ def weights_of_line(positions: Sequence[float]) -> list[float]:
     return [1 / len(smaller) + (largest - centre) * slope for slope in slopes]
 
 
-def _axes_of_baseline(scores: Scores) -> AxisValues:
-    """Return the values of the baseline's axes without its size."""
-    baseline = scores.frames.baseline
-    for variants in variants_by_size(scores).values():
-        for axes, slug in variants.items():
-            if slug == baseline:
-                return axes
-    return ()
+def _changes(scores: Scores) -> dict[AxisValues, tuple[str, str]]:
+    """Return a variant of each change and the baseline with the same data and size, by the variant's other axes."""
+    by_slug = scores.frames.by_slug
+    by_axes = {frozenset(variant.axes.items()): slug for slug, variant in by_slug.items()}
+    axes_of_baseline = by_slug[scores.frames.baseline].axes
+    changes: dict[AxisValues, tuple[str, str]] = {}
+    for slug, variant in by_slug.items():
+        axes_of_against = {**axes_of_baseline, **comparison_group(variant.axes)}
+        against = by_axes.get(frozenset(axes_of_against.items()), slug)
+        if against != slug:
+            changes.setdefault(axes_without_size(variant), (slug, against))
+    return changes
 
 
-def _of_every_size(
+def _at_every_size(
     by_size: Mapping[Scalar, Mapping[AxisValues, str]], axes: AxisValues
-) -> list[str]:
-    """Return the variant with these values at every size, from small to large; empty if one of them is missing."""
+) -> list[str] | None:
+    """Return the variant with these values at every size, from small to large; None if one of them is missing."""
     slugs = [variants[axes] for variants in by_size.values() if axes in variants]
-    return slugs if len(slugs) == len(by_size) else []
+    return slugs if len(slugs) == len(by_size) else None
 
 
-def _changed_variants(
+def _name(scores: Scores, slug: str, against: str) -> str:
+    """Return the clause for the change between two variants, followed by their data if the study has several."""
+    variant = scores.frames.by_slug[slug]
+    name = clause_between(variant, scores.frames.by_slug[against], variant.axes)
+    return f"{name} ({variant.phrase(DATA_AXIS)})" if DATA_AXIS in variant.axes else name
+
+
+def _predicted(
     scores: Scores,
-    by_size: Mapping[Scalar, Mapping[AxisValues, str]],
+    name: str,
+    slugs: Sequence[str],
     baselines: Sequence[str],
-) -> list[list[str]]:
-    """Return the variants of each change at every size, of the changes with enough seeds that all of them share."""
-    changed = []
-    for axes in next(iter(by_size.values())):
-        slugs = _of_every_size(by_size, axes)
-        if not slugs or slugs == list(baselines):
-            continue
-        sides = [Side(slug, scores.metric) for slug in [*slugs, *baselines]]
-        seeds = shared_seeds([scores.healthy(side) for side in sides])
-        if len(seeds) >= MIN_SEEDS:
-            changed.append(slugs)
-    return changed
-
-
-def _estimates(
-    scores: Scores,
-    baselines: Sequence[str],
-    changed: Sequence[Sequence[str]],
-    weights: Sequence[float],
-) -> list[Estimate]:
-    """Return, for each change, its effect at the largest size minus the weighted effects at the smaller sizes.
+    weights: tuple[Sequence[float], Sequence[float]],
+) -> PredictedChange | None:
+    """Return a change with its predictions; None if scores cannot be compared, seeds are too few or errors constant.
 
     Args:
         scores: The scores of the experiment.
-        baselines: The baseline of each size.
-        changed: The variants of each change at every size.
-        weights: The weight of each smaller size.
+        name: The name of the change.
+        slugs: Its variants, from the smallest to the largest size.
+        baselines: The baselines of these sizes.
+        weights: For each prediction, the weight of the effect at each smaller size.
 
     Raises:
         HeadToHeadError: If the stored values per example of a run are damaged.
     """
-    signed_weights = [*(-weight for weight in weights), 1.0]
-    contrasts = []
-    for slugs in changed:
-        setting: dict[Side, float] = {}
-        for slug, baseline, weight in zip(slugs, baselines, signed_weights, strict=True):
-            if weight:
-                setting[Side(slug, scores.metric)] = weight
-                setting[Side(baseline, scores.metric)] = -weight
-        contrasts.append(Contrast(slugs[-1], "size", (setting,)))
-    sides = [Side(slug, scores.metric) for slugs in [*changed, baselines] for slug in slugs]
-    return estimate_family(contrasts, scores.table(sides))
+    if not _are_comparable(scores, slugs, baselines):
+        return None
+    sides = [Side(slug, scores.metric) for slug in [*slugs, *baselines]]
+    seeds = scores.shared_seeds(sides)
+    if len(seeds) < MIN_SEEDS:
+        return None
+    table = _with_seeds(scores.table(sides), seeds)
+    by_seed = [[table.scores[side][seed] for seed in seeds] for side in sides]
+    of_variant, of_baseline = by_seed[len(slugs) - 1], by_seed[-1]
+    measured = float(np.mean(of_variant) - np.mean(of_baseline))
+    confidence = CONFIDENCE
+    if scores.frames.looks is not None:
+        confidence = 1 - scores.frames.looks.level(ALPHA)
+    predictions = []
+    for of_sizes in weights:
+        error = _error(table, sides, of_sizes)
+        if error.kind != "varied":
+            return None
+        half_width = interval(error, confidence).high - error.mean
+        predictions.append(Prediction(measured - error.mean, error, half_width))
+    by_line, by_same_effect = predictions
+    pairs = tuple(zip(slugs, baselines, strict=True))
+    return PredictedChange(name, pairs, len(seeds), measured, by_line, by_same_effect)
 
 
-def _prediction(measured: float, error: Estimate) -> Prediction:
-    """Return the prediction with this error of the measured effect."""
-    mean = error.difference.mean
-    high = interval(error.difference, CONFIDENCE).high
-    return Prediction(effect=measured - mean, error=mean, half_width=high - mean)
+def _are_comparable(scores: Scores, slugs: Sequence[str], baselines: Sequence[str]) -> bool:
+    """Return whether the scores of a change can be compared with those of the baseline, and those of all sizes."""
+    frames = scores.frames
+    for slug, baseline in zip(slugs, baselines, strict=True):
+        if score_mismatch(frames, slug, baseline, scores.metric) is not None:
+            return False
+        if per_token_mismatch(frames, baseline, baselines[-1], scores.metric) is not None:
+            return False
+    return True
+
+
+def _with_seeds(table: ScoreTable, seeds: Sequence[int]) -> ScoreTable:
+    """Return the table with the scores of these seeds alone."""
+    limited = {}
+    for side, by_seed in table.scores.items():
+        limited[side] = {seed: value for seed, value in by_seed.items() if seed in seeds}
+    return replace(table, scores=limited)
+
+
+def _error(table: ScoreTable, sides: Sequence[Side], weights: Sequence[float]) -> Difference:
+    """Return the effect at the largest size minus the weighted effects at the smaller sizes.
+
+    Args:
+        table: The scores of the sides.
+        sides: The variants of the change from the smallest to the largest size, then the baselines.
+        weights: The weight of each smaller size.
+    """
+    signed = [*(-weight for weight in weights), 1.0]
+    setting: dict[Side, float] = {}
+    for side, baseline, weight in zip(sides, sides[len(signed) :], signed, strict=False):
+        if weight:
+            setting[side] = weight
+            setting[baseline] = -weight
+    (estimate,) = estimate_family([Contrast("error", "size", (setting,))], table)
+    return estimate.difference

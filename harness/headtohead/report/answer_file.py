@@ -13,6 +13,11 @@ from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.findings import rules
 from headtohead.analysis.scores import Collapse
 from headtohead.analysis.sentences import sentence
+from headtohead.analysis.size_prediction import (
+    Prediction,
+    SizePredictions,
+    size_predictions,
+)
 from headtohead.analysis.study import Analysis, LooksStatus
 from headtohead.escaping import json_text
 from headtohead.report.content import Report
@@ -27,7 +32,8 @@ VERSION = 5
 def answer_file(report: Report) -> str:
     """Return the text of ``answer.json``; NaN is null, and an infinite number is the text ``inf``.
 
-    The margin, the looks and the reference points are null if the study has none. Scores are those of ranked variants.
+    The margin, the looks, the size predictions and the reference points are null if the study has none. Scores are
+    those of ranked variants.
 
     Raises:
         HeadToHeadError: If a file of the study is damaged, such as the stored values per example of a run.
@@ -54,10 +60,40 @@ def answer_file(report: Report) -> str:
         "settings": {slug: setting_of(analysis, slug) for slug in analysis.frames.by_slug},
         "collapses": collapses,
         "contrasts": _contrasts(analysis),
+        "size_predictions": _size_predictions(size_predictions(analysis)),
         "training": _training(analysis),
         "reference_points": _reference_points(analysis),
     }
     return json_text(plain(answer), indent=2) + "\n"
+
+
+def _size_predictions(predicted: SizePredictions | None) -> dict[str, Any] | None:
+    """Return the JSON data of the effects at the largest size with their predictions; None without any."""
+    if predicted is None:
+        return None
+    changes = []
+    for change in predicted.changes:
+        by_line, by_same_effect = map(_prediction, change.predictions)
+        changes.append(
+            {
+                "change": change.name,
+                "pairs": [list(pair) for pair in change.pairs],
+                "seeds": change.seeds,
+                "measured": change.measured,
+                "by_line": by_line,
+                "by_same_effect": by_same_effect,
+            }
+        )
+    return {"sizes": list(predicted.sizes), "changes": changes, "omitted": list(predicted.omitted)}
+
+
+def _prediction(prediction: Prediction) -> dict[str, Any]:
+    """Return the JSON data of a predicted effect."""
+    return {
+        "effect": prediction.effect,
+        "interval": {"low": prediction.low, "high": prediction.high},
+        "sources": [vars(source) for source in prediction.error.sources],
+    }
 
 
 def _looks(analysis: Analysis, status: LooksStatus) -> dict[str, Any]:

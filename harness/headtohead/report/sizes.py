@@ -8,10 +8,11 @@ from statistics import fmean
 from headtohead.analysis.order_transfer import OrderTransfer, order_transfer
 from headtohead.analysis.size_prediction import Prediction, size_predictions
 from headtohead.analysis.wording import ends
+from headtohead.config.labels import listed
 from headtohead.config.labels import text as value_text
 from headtohead.report.content import Report
 from headtohead.report.section import Section, percent, table
-from headtohead.storage.metrics import show
+from headtohead.storage.metrics import counted, show
 
 TRANSFER = (
     "Pairs of variants with the same order of mean {metric} at two successive sizes (decision accuracy; Magnusson et "
@@ -21,15 +22,16 @@ TRANSFER = (
     "means are left out."
 )
 PREDICTIONS = (
-    "Effects on {metric} at {largest}, against the baseline of this size, and two predictions. By a line: through the "
-    "effects at the {smaller} smaller sizes, over the logarithm of the baseline's parameters without embeddings. As at "
-    "{next}: the effect does not change. In brackets: 95 % prediction intervals, each for one effect; they include the "
-    "variance of the effects at every size, but not that effects may not follow a line. Missed: the measured effect is "
-    "outside the interval.{line}{same}"
+    "Effects on {metric} at {largest}, against the baseline of this size, beside two predictions. By a line: fitted to "
+    "the effects at the {smaller} smaller sizes, over the logarithm of the baseline's parameters without embeddings. "
+    "As at {last}: the same effect as there. Each prediction has its own 95 % interval for the measured effect, with "
+    "the variance of {sources}; “missed” if this is outside. The line misses {by_line}; the same effect as at {last} "
+    "misses {by_same_effect}.{omitted}"
 )
-OF_LINE = " By the line: {summary}"
-OF_SAME = " As at {next}: {summary}"
-PREDICTED = "{right} of {changes} effects inside, mean absolute error {error}, mean width of an interval {width}."
+MISSED = "{missed} of {effects} (mean absolute error {error}, mean width of an interval {width})"
+OMITTED = " Without a prediction: {names}."
+MAX_OMITTED = 5
+"""Maximum number of changes without a prediction that the text names."""
 
 
 def transfer_section(report: Report) -> Section | None:
@@ -67,47 +69,57 @@ def prediction_section(report: Report) -> Section | None:
     Raises:
         HeadToHeadError: If the stored values per example of a run are damaged.
     """
-    found = size_predictions(report.analysis)
-    if found is None:
+    predicted = size_predictions(report.analysis)
+    if predicted is None:
         return None
     metric = report.analysis.metric
-    *smaller, largest = [value_text(size) for size in found.sizes]
+    *smaller, largest = [value_text(size) for size in predicted.sizes]
     columns = ("by a line", f"as at {smaller[-1]}")
     rows = []
-    for change in found.changes:
+    sources: dict[str, None] = {}
+    for change in predicted.changes:
         row = {"change": change.name, f"at {largest}": show(change.measured, metric, signed=True)}
         for column, prediction in zip(columns, change.predictions, strict=True):
             row[column] = _prediction_cell(prediction, metric)
-        rows.append(row)
-    by_line, by_same_effect = zip(*(change.predictions for change in found.changes), strict=True)
+            sources.update(dict.fromkeys(source.name for source in prediction.error.sources))
+        rows.append(row | {"seeds": str(change.seeds)})
+    by_line = [change.by_line for change in predicted.changes]
+    by_same_effect = [change.by_same_effect for change in predicted.changes]
+    omitted = ""
+    if predicted.omitted:
+        omitted = OMITTED.format(names=listed(predicted.omitted, most=MAX_OMITTED))
     text = PREDICTIONS.format(
         metric=report.metric,
         largest=largest,
         smaller=len(smaller),
-        next=smaller[-1],
-        line=OF_LINE.format(summary=_summary(by_line, metric)),
-        same=OF_SAME.format(next=smaller[-1], summary=_summary(by_same_effect, metric)),
+        last=smaller[-1],
+        sources=listed([*sources]),
+        by_line=_misses(by_line, metric),
+        by_same_effect=_misses(by_same_effect, metric),
+        omitted=omitted,
     )
     return Section("Effects at the largest size", text, frame=table(rows))
 
 
 def _prediction_cell(prediction: Prediction, metric: str) -> str:
-    """Return a predicted effect, its interval, and whether this does not contain the measured effect."""
-    low, high = prediction.low, prediction.high
-    lines = [show(prediction.effect, metric, signed=True), ends(low, high, metric, signed=True)]
-    if not prediction.is_right:
+    """Return a predicted effect, its interval, and *missed* if the measured effect is outside."""
+    lines = [
+        show(prediction.effect, metric, signed=True),
+        ends(prediction.low, prediction.high, metric, signed=True),
+    ]
+    if prediction.is_missed:
         lines.append("missed")
     return "\n".join(lines)
 
 
-def _summary(predictions: Sequence[Prediction], metric: str) -> str:
-    """Return how many intervals contain the measured effect, with the mean error and the mean width."""
-    right = sum(prediction.is_right for prediction in predictions)
-    error = fmean(abs(prediction.error) for prediction in predictions)
+def _misses(predictions: Sequence[Prediction], metric: str) -> str:
+    """Return how many effects the predictions miss, with the mean absolute error and the mean width of an interval."""
+    missed = sum(prediction.is_missed for prediction in predictions)
+    error = fmean(abs(prediction.error.mean) for prediction in predictions)
     width = fmean(2 * prediction.half_width for prediction in predictions)
-    return PREDICTED.format(
-        right=right,
-        changes=len(predictions),
+    return MISSED.format(
+        missed=missed,
+        effects=counted(len(predictions), "effect"),
         error=show(error, metric),
         width=show(width, metric),
     )

@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from report_text.contrast_tables import has_verdict
 from report_text.files import Finding
 from report_text.numbers import METRICS, NUMBER, Expected, N, agrees, fits
 from report_text.page import unescaped
@@ -127,7 +128,7 @@ def is_row(
     numbers += distinct(part["steps"] for part in parts)
     numbers += distinct(part["passes"] for part in parts if part["passes"])
     is_setting = fits(MODEL.sub("", row["setting"].removeprefix(parts[0]["data"])), numbers)
-    if not is_setting or row["verdict"] != contrast["verdict"]:
+    if not is_setting or not has_verdict(contrast, row["verdict"]):
         return False
     expected: list[tuple[str, Sequence[float | None]]] = [
         ("seeds", [len(contrast["seeds"])]),

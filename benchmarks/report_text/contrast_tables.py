@@ -29,10 +29,14 @@ def contrast_cells(
 
 
 def has_verdict(contrast: Mapping[str, Any], cell: str) -> bool:
-    """Return whether a cell has the verdict of a contrast, and the largest possible difference if it has one."""
+    """Return whether a cell has the verdict of a contrast, and the largest possible difference if it has one.
+
+    Pages leave out that a difference is larger than the margin; older ones have it.
+    """
     words, _, rest = cell.partition(" (")
     is_possible = "could be up to" not in rest or has_possible(contrast, rest)
-    return words == contrast["verdict"] and is_possible
+    verdicts = {contrast["verdict"], contrast["verdict"].removesuffix(" by more than the margin")}
+    return words in verdicts and is_possible
 
 
 def interval_cells(contrast: Mapping[str, Any]) -> Expected:

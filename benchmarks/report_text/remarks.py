@@ -487,7 +487,6 @@ FIXED = [
     r"numbered from 0",
     r"layer \d+, head \d+, one seed",
     r"Full colour is a weight of [\d.]+",
-    r"The second panel zooms in on the differences close to 0",
     r"At 0, both (?:sides|variants) have the same score",
     r"Right of 0: the model needs the head",
     r"“A: a2 − a1, by B: b2 − b1”.*",

@@ -33,7 +33,7 @@ from headtohead.plugins.registry import find_entry
 from headtohead.storage.metrics import counted, readable, show, with_unit
 from headtohead_judge.paired_tests import Difference, Source
 from headtohead_judge.random_effects import MIN_SETTINGS, CombinedSettings, combine
-from headtohead_judge.verdicts import CANNOT_TELL
+from headtohead_judge.verdicts import BY_MORE, CANNOT_TELL
 
 ROOT = Path(__file__).parents[2]
 REPORTS = ROOT / "reports"
@@ -212,6 +212,11 @@ class Result:
     def with_metric(self) -> str:
         """The difference with the name of its metric."""
         return f"{self.difference} {readable(self.metric)}" if self.can_tell else self.difference
+
+    @property
+    def verdict(self) -> str:
+        """The verdict as pages print it: the direction, and *by less than the margin* if that is shown."""
+        return str(self.contrast["verdict"]).removesuffix(f" {BY_MORE}")
 
     @property
     def kind(self) -> str:
@@ -404,7 +409,7 @@ def _cell(result: Result, difference: str) -> str:
         difference=difference,
         interval=f"<br>({result.interval})" if result.interval else "",
         kind=result.kind,
-        verdict=result.contrast["verdict"],
+        verdict=result.verdict,
     )
 
 
@@ -433,7 +438,7 @@ def table(results_shown: Sequence[Result]) -> str:
                 difference=result.with_metric,
                 interval=result.interval,
                 kind=result.kind,
-                verdict=result.contrast["verdict"],
+                verdict=result.verdict,
             )
             lines.append(line)
     return "\n".join(lines)
@@ -606,7 +611,7 @@ def _each(measured: Sequence[Result]) -> str:
             setting=label,
             difference=result.difference,
             interval=result.interval,
-            verdict=result.contrast["verdict"],
+            verdict=result.verdict,
         )
         settings.append(setting)
     return BY_SETTING.format(metric=metric, settings="; ".join(settings))
@@ -617,7 +622,7 @@ def _sentence(result: Result) -> str:
     contrast = result.contrast
     if contrast.get("sentence"):
         return str(contrast["sentence"])
-    return f"{result.name}: {contrast['verdict']} ({result.difference}, {result.interval})."
+    return f"{result.name}: {result.verdict} ({result.difference}, {result.interval})."
 
 
 def _ends(low: float, high: float, metric: str) -> str:
@@ -734,7 +739,7 @@ def card(
             setting=setting,
             difference=result.with_metric,
             interval=result.interval,
-            verdict=result.contrast["verdict"],
+            verdict=result.verdict,
             p=_p(result.contrast["adjusted_p"]),
             seeds=len(result.contrast["seeds"]),
             parameters=parameters,

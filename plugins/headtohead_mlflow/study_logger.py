@@ -360,6 +360,7 @@ class MlflowStudyLogger(StudyLogger):
             f"{self.page.first_sentence} Question: {markdown_escape(plan.question)} {CHARTS}",
             self._links(),
             self.page.further_sentences,
+            self.page.limits,
             self._figures(),
             safe_markdown(plan.description or ""),
             "The list above the runs has further views.",

@@ -45,7 +45,7 @@ WORDS = (
     "Equivalent: it contains 0 and lies within the margin."
 )
 
-CHARTS = "Charts show runs and their means; the intervals are in the answer."
+CHARTS = "MLflow's charts show runs and means, without intervals."
 """What charts of MLflow lack."""
 
 
@@ -230,8 +230,8 @@ class StudyPage:
         """
         plan = self.study.record
         lines = [f"{self.first_sentence} {links}", f"Question: {markdown_escape(plan.question)}"]
-        if self.answer is not None and self.answer.limits:
-            lines.append(markdown_escape(self.answer.limits))
+        if self.limits:
+            lines.append(self.limits)
         lines.append(self.further_sentences)
         yield "  \n".join(lines)
         if self.best is not None and best:
@@ -254,6 +254,11 @@ class StudyPage:
     def further_sentences(self) -> str:
         """The answer after its first sentence, in Markdown."""
         return markdown_escape(self.headline.removeprefix(first_sentence(self.headline)).strip())
+
+    @property
+    def limits(self) -> str:
+        """The sentence on what limits the answer, in Markdown; empty without an answer, and if nothing limits it."""
+        return markdown_escape(self.answer.limits) if self.answer is not None else ""
 
     def _best_line(self, run: TrackedRun, address: str) -> str:
         metrics = run.final_metrics

@@ -123,7 +123,7 @@ def test_a_row_has_one_interval_the_words_that_are_read_off_it_p_and_the_seeds(a
     none, alibi, rotary = differences(analysis)
     judged = {contrast.variant: contrast.judgement for contrast in analysis.main_contrasts}
     for row, name, difference, words in (
-        (none, "without positions", "−0.3993", "worse by more than the margin"),
+        (none, "without positions", "−0.3993", "worse"),
         (alibi, "ALiBi instead of sinusoidal", "+0.0207", "better by less than the margin"),
     ):
         judgement = judged["none" if row is none else "alibi"]
@@ -320,7 +320,7 @@ def test_a_margin_is_used_where_one_side_is_above_it(analysed):
     means = {"sinusoidal": 0.01, "rotary": 0.5, "none": 0.009}
     analysis = analysed(axes={"positional": [*means]}, margin=0.03, score=near_floor(means))
     rotary, none = differences(analysis)
-    assert rotary["verdict"] == "better by more than the margin"
+    assert rotary["verdict"] == "better"
     assert none["verdict"].startswith("no difference shown")
     (remark,) = (found for found in rules.find(analysis) if found.rule == "low_scores")
     assert "closer to the worst possible exact match than the margin of 0.030" in remark.text

@@ -33,7 +33,7 @@ ROTARY = AnsweredContrast(
     "rotary instead of no positions",
     "With rotary instead of no positions, exact match improves: +0.03 (+0.01 to +0.05).",
     "better",
-    "better by more than the margin",
+    "better",
     "test/exact_match",
     0.03,
     (0.01, 0.05),
@@ -84,6 +84,7 @@ def test_the_experiment_opens_with_answer_and_question_and_its_views(study: Mlfl
     tags = study.get_experiment_by_name("quickstart").tags
     first = tags["mlflow.note.content"].partition("\n")[0]
     assert first == f"Rotary is better. {QUESTION} {CHARTS}"
+    assert ANSWER.limits in tags["mlflow.note.content"]
     packed = json.loads(tags[f"{TAG}study"])["state"].removeprefix("deflate;")
     state = json.loads(zlib.decompress(base64.b64decode(packed)))
     assert state["compareRunSections"][0]["name"] == "Rotary is better"

@@ -34,6 +34,7 @@ from headtohead_judge.contrast import Contrast, Estimate, Setting, Side, estimat
 from headtohead_judge.looks import Looks
 from headtohead_judge.paired_tests import Difference, level_of_each
 from headtohead_judge.verdicts import (
+    BY_LESS,
     CANNOT_TELL,
     DETECTED,
     NO_VERDICT,
@@ -239,8 +240,11 @@ class ContrastResult:
 
     @property
     def verdict(self) -> str:
-        """The verdict in words, such as ``better by more than the margin``."""
-        return self.judgement.verdict
+        """The verdict as pages print it: the direction, and *by less than the margin* if that is shown.
+
+        Whether a difference is larger than the margin is in its interval.
+        """
+        return self.judgement.verdict if self.size == BY_LESS else self.direction
 
     @property
     def detected(self) -> bool:

@@ -91,7 +91,7 @@ class AnsweredContrast:
         label: The name of the contrast, such as ``rotary instead of sinusoidal``.
         sentence: The sentence on the contrast.
         direction: The first words of the verdict, such as ``better`` or ``no difference shown``.
-        verdict: The verdict, such as ``better by more than the margin``.
+        verdict: The verdict, such as ``better``.
         metric: The metric of the difference, such as ``test/exact_match``.
         difference: The mean difference; None without a test.
         interval: The ends of the interval of the difference; None without one.

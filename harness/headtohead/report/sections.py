@@ -43,7 +43,6 @@ from headtohead.report.variants import (
     score_section,
 )
 from headtohead.storage.metrics import show
-from headtohead_judge.verdicts import BY_MORE
 
 POINTS = (
     "Each point is the difference in one seed{average}. The bar is the interval, the tick the mean."
@@ -51,16 +50,13 @@ POINTS = (
 AVERAGE = ", averaged over all pairs of variants that differ only in this change"
 ZERO = " At 0, both variants have the same score. Baseline: {baseline}{score}."
 SCORE = ", {metric} {mean}"
-OUTSIDE = " “By more than the margin”: the whole bar is outside the shaded band."
-MAGNIFIED = (
-    " The second panel zooms in on the differences close to 0; an arrow points to a larger one."
-)
+MAGNIFIED = " The second panel zooms in; an arrow points to a difference outside of it."
 
 
 def opening_section(report: Report) -> Section:
     """Return the figure of the main contrasts with its caption, and the table that Markdown has below it.
 
-    The caption explains points, interval, margin and panels, and names the baseline. If the baseline is ranked, its
+    The caption explains points, interval and panels, and names the baseline. If the baseline is ranked, its
     mean without collapsed runs follows. The last sentence has the sources of variance (`interval_caption`). The section
     is empty without `shown_contrasts`.
 
@@ -80,8 +76,6 @@ def opening_section(report: Report) -> Section:
         mean = show(analysis.healthy_summary(baseline, analysis.metric).mean, analysis.metric)
         score = SCORE.format(metric=report.metric, mean=mean)
     text += ZERO.format(baseline=report.title(baseline), score=score)
-    if any(contrast.size == BY_MORE for contrast in contrasts):
-        text += OUTSIDE
     if chart.is_magnified:
         text += MAGNIFIED
     text += f" {interval_caption(analysis, contrasts)}"

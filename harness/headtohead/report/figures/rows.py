@@ -102,7 +102,7 @@ def _contrast_colour(palette: Palette, contrast: ContrastResult) -> str:
     return style.INK
 
 
-UPPER_BOUND = "dashed: upper bound of an encoder without positions, {bound:.3f}"
+UPPER_BOUND = "dashed: best possible without positions in the encoder, {bound:.3f}"
 
 
 def strip_figure(analysis: Analysis) -> Figure:

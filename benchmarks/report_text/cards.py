@@ -208,7 +208,8 @@ def answer_rules(measured: Sequence[Contrast]) -> list[tuple[str, Expected]]:
     Args:
         measured: The contrasts in the metric; those that cannot tell are not among them.
     """
-    metrics = "|".join(METRICS)
+    column = measured[0]["metric"]
+    metrics = "|".join(name for name, own in METRICS.items() if own == column)
     rules: list[tuple[str, Expected]] = [
         (rf"{N} settings? in (?:{metrics})(?: \([^)]*\))?: too few", [float(len(measured))])
     ]

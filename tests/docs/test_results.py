@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 from headtohead.storage.metrics import readable, show
+from made import case_table
 from results import (
     ONE_SETTING,
     PUBLISHED,
@@ -208,6 +209,19 @@ def test_three_settings_are_combined_and_never_counted(reports: Path) -> None:
     assert "In another setting it is expected from" in page
     assert " of 3" not in page
     assert "| +3.0 % | +0.0 % |" in page
+
+
+@case_table(("data", "is_named"), [("abc", False), ("aab", True)], default=2)
+def test_combined_settings_with_the_same_data_are_named(data, is_named, tmp_path: Path) -> None:
+    reports = tmp_path / "reports"
+    for number, name in enumerate(data):
+        setting = SETTING | {"width": 32 * (number + 1), "data": f"text {name}"}
+        made = contrast(-0.02 - 0.004 * number, setting=setting)
+        make_report(reports / f"report-{number}", made)
+    ((change, group),) = by_change(results(reports)).items()
+    page = card(change, group, reports)
+    assert "combined by random effects" in page
+    assert ("Some settings have the same data" in page) == is_named
 
 
 def test_settings_with_one_that_has_no_variance_are_not_combined(reports: Path) -> None:

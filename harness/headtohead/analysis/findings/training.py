@@ -28,6 +28,7 @@ GAP = (
 LEARNING_LIMIT = "training ended before any variant levelled off"
 LEARNING_LIMIT_OF = "training ended before {learning} of {variants} variants levelled off{baseline}"
 LEARNING_LIMIT_OF_ONE = "training ended before a variant levelled off: {variant}"
+LEARNING_LIMIT_OF_BASELINE = "training ended before the baseline levelled off"
 WITH_BASELINE = ", the baseline among them"
 
 
@@ -65,10 +66,12 @@ def still_learning(analysis: Analysis) -> Iterator[Sentence]:
 
 
 def _learning_limit(analysis: Analysis) -> str:
-    """Return the clause if some variants still learn: their number, or the name of a single variant."""
+    """Return the clause if some variants still learn: their number, or which variant if it is a single one."""
     training = analysis.convergence
     if len(training.still_learning) == 1:
         (slug,) = training.still_learning
+        if slug == analysis.frames.baseline:
+            return LEARNING_LIMIT_OF_BASELINE
         return LEARNING_LIMIT_OF_ONE.format(variant=analysis.frames.by_slug[slug].title)
     has_baseline = analysis.frames.baseline in training.still_learning
     return LEARNING_LIMIT_OF.format(

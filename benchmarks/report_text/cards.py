@@ -136,12 +136,14 @@ def is_row(
         ("FLOPs", costs(contrast, runs, "flops_per_token")),
     ]
     if contrast["direction"] != "cannot tell":
-        ends = contrast["interval"] or {"low": math.nan, "high": math.nan}
+        interval = contrast["interval"] or {"low": math.nan, "high": math.nan}
+        is_identical = contrast["direction"] == "identical"
+        ends = [] if is_identical else [interval["low"], interval["high"]]
         p = contrast["adjusted_p"]
         is_small = row["p"].startswith("<") and p < 0.001
         expected += [
             ("difference", [contrast["difference"]]),
-            ("95 % interval", [ends["low"], ends["high"]]),
+            ("95 % interval", ends),
             ("p", [0.001 if is_small else p]),
         ]
     return all(fits(row[column].replace("-", "−"), values) for column, values in expected)
@@ -215,8 +217,8 @@ def answer_rules(measured: Sequence[Contrast]) -> list[tuple[str, Expected]]:
     ]
     if len(measured) >= MIN_COMBINED:
         pattern = (
-            rf"Over {N} settings, the mean difference in [\w ]+ is {N} \({N} to {N}\)\. In another setting it is "
-            rf"expected from {N} to {N}"
+            rf"Over {N} settings, the mean difference in [\w ]+ is {N} \({N} to {N}\)\. 95 % prediction interval "
+            rf"for another setting: {N} to {N}"
         )
         rules.append((pattern, combined(measured)))
     differences = [own["difference"] for own in measured]

@@ -33,7 +33,7 @@ from headtohead.plugins.registry import find_entry
 from headtohead.storage.metrics import counted, readable, show, with_unit
 from headtohead_judge.paired_tests import Difference, Source
 from headtohead_judge.random_effects import MIN_SETTINGS, CombinedSettings, combine
-from headtohead_judge.verdicts import BY_MORE, CANNOT_TELL
+from headtohead_judge.verdicts import BY_MORE, CANNOT_TELL, IDENTICAL
 
 ROOT = Path(__file__).parents[2]
 REPORTS = ROOT / "reports"
@@ -73,7 +73,7 @@ MAX_NAMED = 3
 """Settings that the answer of a card names one by one."""
 
 SETTLED = {"better": "better", "worse": "worse", "larger": "other", "smaller": "other"}
-SETTLED |= {"equivalent": "equivalent"}
+SETTLED |= {"equivalent": "equivalent", "identical": "equivalent"}
 """The class of a verdict by its direction; the cell of another direction is hatched."""
 
 COUNTS = ["parameters/non_embedding", "flops_per_token"]
@@ -225,13 +225,19 @@ class Result:
 
     @property
     def interval(self) -> str:
-        """The ends of the interval; empty where the scores cannot tell."""
-        if not self.can_tell:
+        """The ends of the interval; empty where the scores cannot tell, or are the same on both sides in every seed."""
+        if not self.ends:
             return ""
-        ends = self.contrast["interval"]
-        low = show(ends["low"], self.metric, signed=True)
-        high = show(ends["high"], self.metric, signed=True)
-        return f"{low} to {high}"
+        low, high = self.ends
+        return _ends(low, high, self.metric)
+
+    @property
+    def ends(self) -> tuple[float, ...]:
+        """The same as numbers."""
+        if self.contrast["direction"] in (CANNOT_TELL, IDENTICAL):
+            return ()
+        interval = self.contrast["interval"]
+        return interval["low"], interval["high"]
 
     @property
     def estimate(self) -> Difference:
@@ -538,8 +544,8 @@ def shares_runs(group: Sequence[Result]) -> bool:
 
 
 COMBINED = (
-    "Over {settings} settings, the mean difference in {metric} is {mean} ({interval}). In another setting it is "
-    "expected from {prediction}."
+    "Over {settings} settings, the mean difference in {metric} is {mean} ({interval}). 95 % prediction interval for "
+    "another setting: {prediction}."
 )
 SINGLE = "{number} in {metric} ({data}): too few to say what another setting would give."
 NOT_COUNTED = (
@@ -635,14 +641,14 @@ def figure(group: Sequence[Result], metric: str) -> str:
     rows = []
     measured = in_metric(group, metric)
     for result, label in zip(measured, labels(measured, ["data"]), strict=True):
-        ends = result.contrast["interval"]
+        low, high = result.ends or (math.nan, math.nan)
         is_settled = result.contrast["direction"] in SETTLED
         row = Row(
             label,
             f"{result.difference}  {result.contrast['direction']}",
             result.contrast["difference"],
-            ends["low"],
-            ends["high"],
+            low,
+            high,
             is_strong=is_settled,
         )
         rows.append(row)

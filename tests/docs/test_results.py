@@ -206,7 +206,7 @@ def test_three_settings_are_combined_and_never_counted(reports: Path) -> None:
     low, high = -0.024 - half, -0.024 + half
     expected = f"mean difference in test loss is −0.024 ({low:.3f} to {high:+.3f})"
     assert expected.replace("-", "−") in page
-    assert "In another setting it is expected from" in page
+    assert "95 % prediction interval for another setting: " in page
     assert " of 3" not in page
     assert "| +3.0 % | +0.0 % |" in page
 

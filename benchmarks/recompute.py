@@ -116,9 +116,10 @@ def moderated_tests(table: pd.DataFrame, family: Sequence[Weights]) -> list[dict
 def tests_in_blocks(
     blocks: Sequence[pd.DataFrame], family: Sequence[Weights]
 ) -> list[dict[str, Any]]:
-    """Return the same of variants in several tables; each variant has its common variance in its own table.
+    """Return the variances over seeds of weighted sums of scores from several tables, such as one for each size.
 
-    The squared weights of a family in a table are those of its first sum.
+    The common variance of each table is that of its variants alone. All sums of the family have the squared weights of
+    its first sum in every table.
     """
     table = pd.concat(blocks, axis=1)
     found = [paired_test(values_of(table, weights)) for weights in family]

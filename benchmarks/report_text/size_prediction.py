@@ -93,7 +93,7 @@ def both_predictions(page: Page, change: Mapping[str, Any]) -> tuple[Prediction,
 def prediction_of(
     page: Page, change: Mapping[str, Any], key: str, weights: Sequence[float]
 ) -> Prediction:
-    """Return a prediction whose error is this weighted sum over sizes of the effects of a change."""
+    """Return a prediction. Its error is the sum of the effects of a change at all sizes, with these weights."""
     scores = table_of(page.results.scores(page.metric))
     slugs = [slug for pair in change["pairs"] for slug in pair]
     complete = scores[slugs].dropna().index

@@ -89,8 +89,9 @@ class SizePredictions(NamedTuple):
     Attributes:
         sizes: The labels of all sizes, from small to large.
         changes: The changes with predictions.
-        omitted: The names of changes without: a variant is not ranked at a size or has no runs of its own, too few
-            seeds are shared, scores cannot be compared, or an effect is the same in every seed.
+        omitted: The names of the changes without a prediction. A change has none if a variant is not ranked at a size
+            or has no runs of its own, if its runs share too few seeds, if their scores cannot be compared, or if the
+            error of a prediction is the same in every seed.
     """
 
     sizes: tuple[Scalar, ...]
@@ -186,7 +187,9 @@ def _predicted(
     baselines: Sequence[str],
     weights: tuple[Sequence[float], Sequence[float]],
 ) -> PredictedChange | None:
-    """Return a change with its predictions; None if scores cannot be compared, seeds are too few or errors constant.
+    """Return a change with its predictions.
+
+    None if its scores cannot be compared, if its runs share too few seeds, or if an error is the same in every seed.
 
     Args:
         scores: The scores of the experiment.

@@ -40,7 +40,7 @@ SIZE = "a size cannot be named here; name fields that it sets"
 
 
 class Exclusions:
-    """Excludes combinations of a design: those that the file excludes, then those whose settings are incompatible.
+    """The excluded combinations of a design: those of ``exclude`` in the file, then those of incompatible settings.
 
     Args:
         loaded: The experiment file.

@@ -7,6 +7,7 @@ The reports are those of ``reports/``, whose differences and intervals `recomput
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import math
 import re
@@ -26,10 +27,11 @@ from report_text.page import unescaped
 
 COLUMNS = (
     "setting",
+    "without it",
     "difference",
     "95 % interval",
     "verdict",
-    "p",
+    "adjusted p",
     "seeds",
     "parameters",
     "FLOPs",
@@ -61,17 +63,50 @@ def card_findings(file: Path, reports: Path) -> list[Finding]:
     lines = unescaped(file.read_text(encoding="utf-8")).splitlines()
     findings = []
     contrasts = []
+    limits: dict[str, list[str]] = {}
     for number, line in enumerate(lines, start=1):
         if line.startswith("|") and "`" in line.split("|")[-2]:
             cells = [cell.strip() for cell in line.split("|")[1:-1]]
-            contrast = contrast_of_row(dict(zip(COLUMNS, cells, strict=True)), reports)
+            row = dict(zip(COLUMNS, cells, strict=True))
+            limits |= limits_of(row, reports)
+            contrast = contrast_of_row(row, reports)
             if contrast is None:
                 findings.append(Finding(number, f"no contrast of the report has the row '{line}'"))
             else:
                 contrasts.append(contrast)
     for number, line in enumerate(lines, start=1):
+        _, has_limits, text = line.partition("What limits the reports: ")
+        if has_limits or (line.startswith("The margin") and any(limits.values())):
+            findings += limit_findings(number, text, limits)
         if line.startswith("**") and not findings:
-            findings += answer_findings(number, line.strip("*"), contrasts)
+            answer = line.strip("*")
+            for text_of_report in itertools.chain(limits, *limits.values()):
+                answer = answer.replace(text_of_report, "")
+            findings += answer_findings(number, answer, contrasts)
+    return findings
+
+
+def limits_of(row: Mapping[str, str], reports: Path) -> dict[str, list[str]]:
+    """Return what limits the report of a row, by the report's name, in the order of its remarks."""
+    name = row["report"].split("`")[1]
+    answer, _ = answer_and_runs(reports / name)
+    remarks = [own for own in answer["remarks"] if own["severity"] != "note" and own["limit"]]
+    return {name: [own["limit"] for own in remarks]}
+
+
+def limit_findings(line: int, text: str, limits: Mapping[str, Sequence[str]]) -> list[Finding]:
+    """Return limits of reports that a card does not have, and what it has beside them."""
+    findings = []
+    for report, own in limits.items():
+        for limit in own:
+            found = re.search(rf"{re.escape(limit)} \(([^)]*)\)", text)
+            if found is None or f"`{report}`" not in found[1]:
+                findings.append(Finding(line, f"'{limit}' of {report} is missing"))
+    rest = text
+    for limit in itertools.chain(*limits.values()):
+        rest = re.sub(rf"{re.escape(limit)} \([^)]*\)", "", rest)
+    if rest.strip("; ."):
+        findings.append(Finding(line, f"no report has the limit '{rest}'"))
     return findings
 
 
@@ -80,7 +115,7 @@ def contrast_of_row(row: Mapping[str, str], reports: Path) -> Contrast | None:
     answer, runs = answer_and_runs(reports / row["report"].split("`")[1])
     for contrast in answer["contrasts"]:
         is_change = contrast["main"] and contrast["change"]
-        if is_change and is_row(row, contrast, answer["settings"], runs):
+        if is_change and is_row(row, contrast, answer, runs):
             return contrast
     return None
 
@@ -117,11 +152,11 @@ def same_runs(contrasts: Sequence[Contrast]) -> dict[str, str]:
 def is_row(
     row: Mapping[str, str],
     contrast: Contrast,
-    settings: Mapping[str, Mapping[str, Any]],
+    answer: Mapping[str, Any],
     runs: pd.DataFrame,
 ) -> bool:
     """Return whether a row has the numbers and the verdict of a contrast, and the settings of its right sides."""
-    parts = [settings[against] for _, against in contrast["pairs"]]
+    parts = [answer["settings"][against] for _, against in contrast["pairs"]]
     numbers = distinct(part["width"] for part in parts)
     for layers in dict.fromkeys(tuple(part["layers"]) for part in parts):
         numbers += layers
@@ -134,19 +169,28 @@ def is_row(
         ("seeds", [len(contrast["seeds"])]),
         ("parameters", costs(contrast, runs, "parameters/non_embedding")),
         ("FLOPs", costs(contrast, runs, "flops_per_token")),
+        ("without it", score_without(contrast, answer, runs)),
     ]
     if contrast["direction"] != "cannot tell":
         interval = contrast["interval"] or {"low": math.nan, "high": math.nan}
         is_identical = contrast["direction"] == "identical"
         ends = [] if is_identical else [interval["low"], interval["high"]]
         p = contrast["adjusted_p"]
-        is_small = row["p"].startswith("<") and p < 0.001
+        is_small = row["adjusted p"].startswith("<") and p < 0.001
         expected += [
             ("difference", [contrast["difference"]]),
             ("95 % interval", ends),
-            ("p", [0.001 if is_small else p]),
+            ("adjusted p", [0.001 if is_small else p]),
         ]
     return all(fits(row[column].replace("-", "−"), values) for column, values in expected)
+
+
+def score_without(contrast: Contrast, answer: Mapping[str, Any], runs: pd.DataFrame) -> list[float]:
+    """Return the mean score of the right sides of a contrast; empty in another metric than the primary one."""
+    if contrast["metric"] != answer["metric"]:
+        return []
+    means = runs.groupby("variant")[contrast["metric"]].mean()
+    return [float(np.mean([means[against] for _, against in contrast["pairs"]]))]
 
 
 def distinct(values: Iterable[float]) -> list[float]:
@@ -174,7 +218,7 @@ def answer_findings(line: int, text: str, contrasts: Sequence[Contrast]) -> list
         if own["direction"] != "cannot tell":
             by_metric.setdefault(own["metric"], []).append(own)
     single = [measured[0] for measured in by_metric.values() if len(measured) == 1]
-    sentences = [own["sentence"] for own in single or contrasts[:1] if own.get("sentence")]
+    sentences = [own["sentence"] for own in single or contrasts[:1]]
     rest = MODEL.sub("", text)
     findings = []
     for sentence in sentences:
@@ -213,12 +257,12 @@ def answer_rules(measured: Sequence[Contrast]) -> list[tuple[str, Expected]]:
     column = measured[0]["metric"]
     metrics = "|".join(name for name, own in METRICS.items() if own == column)
     rules: list[tuple[str, Expected]] = [
-        (rf"{N} settings? in (?:{metrics})(?: \([^)]*\))?: too few", [float(len(measured))])
+        (rf"in {N} settings? in (?:{metrics})(?: \([^)]*\))?: too few", [float(len(measured))])
     ]
     if len(measured) >= MIN_COMBINED:
         pattern = (
             rf"Over {N} settings, the mean difference in [\w ]+ is {N} \({N} to {N}\)\. 95 % prediction interval "
-            rf"for another setting: {N} to {N}"
+            rf"for another (?:data set|setting): {N} to {N}"
         )
         rules.append((pattern, combined(measured)))
     differences = [own["difference"] for own in measured]
@@ -232,8 +276,6 @@ def answer_rules(measured: Sequence[Contrast]) -> list[tuple[str, Expected]]:
     verdicts = "(?:, | and )".join(rf"{N} {direction}" for direction, _ in counts)
     in_all = [len(measured), min(differences), max(differences), *(count for _, count in counts)]
     rules.append((rf"{N} differences in (?:{metrics}), from {N} to {N}: {verdicts}", in_all))
-    if not measured[0].get("sentence"):
-        rules.append((rf"\({N}, {N} to {N}\)", numbers[:3]))
     return rules
 
 

@@ -107,7 +107,9 @@ def prediction_of(
         blocks.append(scores.loc[complete, same_size])
     (test,) = tests_in_blocks(blocks, [signed])
     others = [(source["variance"], source["degrees"]) for source in change[key]["sources"][1:]]
-    half = half_width([(test["variance"], test["degrees"]), *others], ALPHA)
+    looks = page.answer["looks"]
+    level = looks["level"] if looks else ALPHA
+    half = half_width([(test["variance"], test["degrees"]), *others], level)
     last, baseline = change["pairs"][-1]
     measured = (scores.loc[complete, last] - scores.loc[complete, baseline]).mean()
     return Prediction(measured - test["difference"], test["difference"], half)

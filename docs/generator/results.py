@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -84,7 +85,7 @@ COUNTS = ["parameters/non_embedding", "flops_per_token"]
 class Setting:
     """Where a difference was measured: data, size and training.
 
-    A difference that is an average has every value of its parts, such as ``5 / 2`` layers.
+    A difference that is an average has every value of its parts, such as ``5 and 2`` layers.
     """
 
     data: str
@@ -106,7 +107,7 @@ class Setting:
         return cls(
             data=_distinct([part["data"] for part in parts]),
             width=_distinct([str(part["width"]) for part in parts]),
-            layers=" / ".join(dict.fromkeys(_layers(part["layers"]) for part in parts)),
+            layers=_distinct([_layers(part["layers"]) for part in parts]),
             steps=_distinct([f"{part['steps']:,}" for part in parts]),
             passes=_distinct([f"{part['passes']:.2g}" for part in parts if part["passes"]]),
             matched=_distinct([part["matched"] for part in parts if part["matched"]]),
@@ -175,6 +176,10 @@ class Result:
         pairs: Changed variant and variant without the change, by their names in the table of runs.
         model: The variants without the change as people call them; empty if they are not in the table of runs.
         runs: The hashes of its runs.
+        score_without: The mean score of the variants without the change; None if the report does not rank one of them,
+            and in another metric than its primary one.
+        warnings: What limits its report most, such as test examples in training.
+        cautions: What else limits its report, but not that it has a single data set.
     """
 
     report: str
@@ -184,6 +189,9 @@ class Result:
     pairs: Sequence[tuple[str, str]] = ()
     model: str = ""
     runs: frozenset[str] = field(default_factory=frozenset)
+    score_without: float | None = None
+    warnings: tuple[str, ...] = ()
+    cautions: tuple[str, ...] = ()
 
     @property
     def change(self) -> tuple[str, str, str]:
@@ -214,9 +222,19 @@ class Result:
         return f"{self.difference} {readable(self.metric)}" if self.can_tell else self.difference
 
     @property
+    def without(self) -> str:
+        """The mean score without the change; empty if it is not known."""
+        return "" if self.score_without is None else show(self.score_without, self.metric)
+
+    @property
     def verdict(self) -> str:
         """The verdict as pages print it: the direction, and *by less than the margin* if that is shown."""
         return str(self.contrast["verdict"]).removesuffix(f" {BY_MORE}")
+
+    @property
+    def sentence(self) -> str:
+        """The sentence of the report on the contrast."""
+        return str(self.contrast["sentence"])
 
     @property
     def kind(self) -> str:
@@ -277,7 +295,8 @@ def results(reports: Path = REPORTS) -> list[Result]:
             for variant, against in contrast["pairs"]:
                 pairs.append((same.get(variant, variant), same.get(against, against)))
             variants = [name for pair in pairs for name in pair]
-            others = table[table["variant"].isin([against for _, against in pairs])]
+            without = [against for _, against in pairs]
+            others = table[table["variant"].isin(without)]
             result = Result(
                 report=report,
                 setting=Setting.of([answer["settings"][name] for _, name in contrast["pairs"]]),
@@ -286,9 +305,35 @@ def results(reports: Path = REPORTS) -> list[Result]:
                 pairs=tuple(pairs),
                 model=" / ".join(dict.fromkeys(others["title"])),
                 runs=frozenset(table.loc[table["variant"].isin(variants), "run_hash"]),
+                score_without=_score(answer, contrast, without),
+                warnings=_limits(answer, "warning"),
+                cautions=_limits(answer, "caution"),
             )
             results.append(result)
     return results
+
+
+def _score(
+    answer: Mapping[str, Any], contrast: Mapping[str, Any], variants: Sequence[str]
+) -> float | None:
+    """Return the mean score of variants in the metric of a contrast.
+
+    None without a score of each of them. A report has scores in its primary metric alone, over all lengths.
+    """
+    if contrast["metric"] != answer["metric"] or contrast.get("lengths"):
+        return None
+    if not answer["scores"].keys() >= {*variants}:
+        return None
+    return fmean(answer["scores"][variant] for variant in variants)
+
+
+def _limits(answer: Mapping[str, Any], severity: str) -> tuple[str, ...]:
+    """Return what limits the answer of a report, by remarks of a severity."""
+    limits = []
+    for remark in answer["remarks"]:
+        if remark["severity"] == severity and remark["limit"]:
+            limits.append(remark["limit"])
+    return tuple(limits)
 
 
 def runs_of(report: str, reports: Path) -> pd.DataFrame:
@@ -324,8 +369,11 @@ def _name(contrast: Mapping[str, Any], contrasts: Sequence[Mapping[str, Any]]) -
 
     A declared contrast can have any name: it is called like another contrast of the same change, the one with the
     shortest name. A name that also has other fields, after a comma or in parentheses, does not count. Without any, it
-    is called by its values.
+    is called by its values. The name of a change between two configurations ends with that of one of them, which is
+    left out.
     """
+    if contrast["family"] in ("added", "taken"):
+        return str(contrast["name"]).rpartition(" in ")[0]
     if contrast["family"] != "declared":
         return str(contrast["name"])
     change = contrast["change"]
@@ -366,7 +414,7 @@ def by_change(results_shown: Sequence[Result]) -> dict[tuple[str, str, str], lis
     return dict(ordered)
 
 
-CELL = '{difference}{interval}<br><span class="{kind}">{verdict}</span>'
+CELL = '{label}{difference}{interval}<br><span class="{kind}">{verdict}</span>'
 ONE_SETTING = "No change has results in several settings."
 
 
@@ -386,43 +434,38 @@ def heat_map(results_shown: Sequence[Result]) -> str:
     heads = ["<br>".join(place) for place in columns]
     lines = [f"| change | {' | '.join(heads)} |", f"|---|{'---|' * len(columns)}"]
     for change, group in groups.items():
-        cells: dict[tuple[str, ...], list[str]] = {place: [] for place in columns}
         metrics = {readable(result.metric) for result in group}
-        is_same_metric = len(metrics) == 1
-        for result, model in zip(group, _models(group), strict=True):
-            difference = result.difference if is_same_metric else result.with_metric
-            cells[result.setting.place].append(model + _cell(result, difference))
+        has_one_metric = len(metrics) == 1
         row = [f"[{group[0].name}]({slug(change)}.md)"]
-        if is_same_metric:
+        if has_one_metric:
             row[0] += f"<br>{metrics.pop()}"
-        row += ["<br>".join(texts) for texts in cells.values()]
+        for place in columns:
+            in_cell = [result for result in group if result.setting.place == place]
+            row.append(_cell(in_cell, has_metric=not has_one_metric) if in_cell else "")
         lines.append(f"| {' | '.join(row)} |")
     return "\n".join(lines)
 
 
-def _models(group: Sequence[Result]) -> list[str]:
-    """Return what a cell says before each result: its model, if several results of the change share a cell."""
-    times = Counter(result.setting.place for result in group)
-    if max(times.values()) == 1:
-        return [""] * len(group)
-    details = _details(group)
-    name = "model" if len({detail["model"] for detail in details}) > 1 else "sizes"
-    return [f"{detail[name]}:<br>" for detail in details]
+def _cell(in_cell: Sequence[Result], *, has_metric: bool) -> str:
+    """Return the differences of a change in a setting; where there are several, each after what distinguishes it."""
+    texts = []
+    for result, label in zip(in_cell, labels(in_cell), strict=True):
+        text_of_result = CELL.format(
+            label=f"{label}:<br>" if label else "",
+            difference=result.with_metric if has_metric else result.difference,
+            interval=f"<br>({result.interval})" if result.interval else "",
+            kind=result.kind,
+            verdict=result.verdict,
+        )
+        texts.append(text_of_result)
+    return "<br>".join(texts)
 
 
-def _cell(result: Result, difference: str) -> str:
-    return CELL.format(
-        difference=difference,
-        interval=f"<br>({result.interval})" if result.interval else "",
-        kind=result.kind,
-        verdict=result.verdict,
-    )
-
-
-TABLE_HEAD = """| change | setting | difference | 95 % interval | verdict |
-|---|---|---:|---|---|"""
+TABLE_HEAD = """| change | setting | without it | difference | 95 % interval | verdict |
+|---|---|---:|---:|---|---|"""
 TABLE_ROW = (
-    '| {change} | {setting} | {difference} | {interval} | <span class="{kind}">{verdict}</span> |'
+    "| {change} | {setting} | {without} | {difference} | {interval} | "
+    '<span class="{kind}">{verdict}</span> |'
 )
 
 
@@ -437,10 +480,11 @@ def table(results_shown: Sequence[Result]) -> str:
     lines = [TABLE_HEAD]
     for change, group in by_change(results_shown).items():
         link = f"[{group[0].name}]({slug(change)}.md)"
-        for result, setting in zip(group, labels(group, ["data", "size"]), strict=True):
+        for result, setting in zip(group, labels(group, ["data", "size", "steps"]), strict=True):
             line = TABLE_ROW.format(
                 change=link,
                 setting=setting,
+                without=result.without,
                 difference=result.with_metric,
                 interval=result.interval,
                 kind=result.kind,
@@ -463,7 +507,7 @@ def settings_of(group: Sequence[Result]) -> list[str]:
 
 
 def labels(group: Sequence[Result], always: Sequence[str] = ()) -> list[str]:
-    """Return what distinguishes the settings of results of a change, the fewest details that do.
+    """Return what distinguishes the settings of results of a change: each detail that separates further results.
 
     Args:
         group: The results.
@@ -472,12 +516,14 @@ def labels(group: Sequence[Result], always: Sequence[str] = ()) -> list[str]:
     details = _details(group)
     shown = list(always)
     for name in details[0]:
-        texts = [tuple(detail[part] for part in shown) for detail in details]
-        is_distinct = len(set(texts)) == len(texts)
-        differs = len({detail[name] for detail in details}) > 1
-        if differs and not is_distinct and name not in shown:
+        if _number_of_labels(details, [*shown, name]) > _number_of_labels(details, shown):
             shown.append(name)
     return [", ".join(detail[name] for name in shown) for detail in details]
+
+
+def _number_of_labels(details: Sequence[Mapping[str, str]], names: Sequence[str]) -> int:
+    """Return the number of different labels that these details make."""
+    return len({tuple(detail[name] for name in names) for detail in details})
 
 
 def _details(group: Sequence[Result]) -> list[dict[str, str]]:
@@ -513,7 +559,7 @@ def _why_not_combined(group: Sequence[Result]) -> str:
     if shares_runs(group):
         return SHARED_RUNS
     if len(group) < MIN_SETTINGS:
-        number = counted(len(group), "setting").capitalize()
+        number = counted(len(group), "setting")
         metric = readable(group[0].metric)
         data = _distinct([result.setting.data for result in group])
         return SINGLE.format(number=number, metric=metric, data=data)
@@ -545,9 +591,13 @@ def shares_runs(group: Sequence[Result]) -> bool:
 
 COMBINED = (
     "Over {settings} settings, the mean difference in {metric} is {mean} ({interval}). 95 % prediction interval for "
-    "another setting: {prediction}."
+    "another {other}: {prediction}."
 )
-SINGLE = "{number} in {metric} ({data}): too few to say what another setting would give."
+DATA_SET = "data set"
+SETTING = "setting"
+"""What other differences are predicted for: for another data set, if only the data of the settings differ."""
+
+SINGLE = "Measured in {number} in {metric} ({data}): too few to predict the difference in others."
 NOT_COUNTED = (
     "{number} cannot tell, because all scores there are the lowest or highest possible ones, and {verb} "
     "not counted."
@@ -557,8 +607,10 @@ SHARED_REPORT = (
     "Its settings are not combined, because some are from one report, with the same seeds and data."
 )
 SHARED_RUNS = "Its settings are not combined, because some reports share runs."
+WARNING = "In `{report}`, {limits}."
 BY_SETTING = "Difference in {metric} by setting: {settings}."
-OF_SETTING = "{setting} {difference} ({interval}), {verdict}"
+OF_SETTING = "{setting} {difference}{interval}, {verdict}"
+IN_BRACKETS = " ({interval})"
 IN_ALL = "{number} in {metric}, from {low} to {high}: {verdicts}."
 
 
@@ -566,7 +618,7 @@ def answer(group: Sequence[Result]) -> str:
     """Return the sentences of a card on the settings of each metric: combined, or each of them."""
     metrics = metrics_of(group)
     if not metrics:
-        return _sentence(group[0])
+        return group[0].sentence
     sentences = []
     for metric in metrics:
         measured = in_metric(group, metric)
@@ -579,27 +631,38 @@ def answer(group: Sequence[Result]) -> str:
             metric=readable(metric),
             mean=show(together.mean, metric, signed=True),
             interval=_ends(together.interval.low, together.interval.high, metric),
+            other=_other(measured),
             prediction=_ends(together.prediction.low, together.prediction.high, metric),
         )
         sentences.append(sentence)
     return " ".join(sentences)
 
 
+def _other(measured: Sequence[Result]) -> str:
+    """Return what combined differences are predicted for: another data set, or another setting."""
+    sizes_and_passes = {result.setting.place[1:] for result in measured}
+    return DATA_SET if len(sizes_and_passes) == 1 else SETTING
+
+
 def remarks(group: Sequence[Result]) -> str:
-    """Return why settings are not combined, and how many cannot tell; empty without either."""
+    """Return why settings are not combined, how many cannot tell, and what limits a report most; or an empty text."""
     sentences = [_why_not_combined(in_metric(group, metric)) for metric in metrics_of(group)]
     not_counted = sum(not result.can_tell for result in group)
     if not_counted and sentences:
         number = counted(not_counted, "setting").capitalize()
         verb = "is" if not_counted == 1 else "are"
         sentences.append(NOT_COUNTED.format(number=number, verb=verb))
+    for result in group:
+        if result.warnings:
+            warning = WARNING.format(report=result.report, limits="; ".join(result.warnings))
+            sentences.append(warning)
     return " ".join(dict.fromkeys(sentence for sentence in sentences if sentence))
 
 
 def _each(measured: Sequence[Result]) -> str:
     """Return the sentence on every setting; with more than `MAX_NAMED`, their range and how many have each verdict."""
     if len(measured) == 1:
-        return _sentence(measured[0])
+        return measured[0].sentence
     metric = readable(measured[0].metric)
     if len(measured) > MAX_NAMED:
         differences = [result.contrast["difference"] for result in measured]
@@ -616,19 +679,11 @@ def _each(measured: Sequence[Result]) -> str:
         setting = OF_SETTING.format(
             setting=label,
             difference=result.difference,
-            interval=result.interval,
+            interval=IN_BRACKETS.format(interval=result.interval) if result.interval else "",
             verdict=result.verdict,
         )
         settings.append(setting)
     return BY_SETTING.format(metric=metric, settings="; ".join(settings))
-
-
-def _sentence(result: Result) -> str:
-    """Return the sentence of the report on a result; if it has none, its verdict as a sentence."""
-    contrast = result.contrast
-    if contrast.get("sentence"):
-        return str(contrast["sentence"])
-    return f"{result.name}: {result.verdict} ({result.difference}, {result.interval})."
 
 
 def _ends(low: float, high: float, metric: str) -> str:
@@ -658,7 +713,8 @@ def figure(group: Sequence[Result], metric: str) -> str:
         shown = show(mean, metric, signed=True)
         rows.append(Row("mean of the settings", shown, mean, interval.low, interval.high))
         expected = _ends(prediction.low, prediction.high, metric)
-        rows.append(Row("another setting", expected, mean, prediction.low, prediction.high))
+        name = f"another {_other(measured)}"
+        rows.append(Row(name, expected, mean, prediction.low, prediction.high))
     drawn, (axes,) = row_figure(rows, f"difference in {with_unit(metric)}")
     with style.drawing():
         axes.axvline(0, color=style.INK, linewidth=1.0, zorder=1)
@@ -676,11 +732,11 @@ This card has the differences that one change, {change}, makes in the [committed
 
 {figures}
 
-| setting | difference | 95 % interval | verdict | p | seeds | parameters | FLOPs | report |
-|---|---:|---|---|---:|---:|---:|---:|---|
+| setting | without it | difference | 95 % interval | verdict | adjusted p | seeds | parameters | FLOPs | report |
+|---|---:|---:|---|---|---:|---:|---:|---:|---|
 {rows}
 
-{margins}Intervals are those of the reports, simultaneous within a report.
+{margins}Intervals are those of the reports, simultaneous within a report.{cautions}
 Parameters (without embeddings) and FLOPs per token are those of the changed model against the other one{averages}.
 
 {combination}{repeat}{generated}
@@ -711,7 +767,7 @@ July 2019; later files give other English sentences.
 
 """
 ROW = (
-    "| {setting} | {difference} | {interval} | {verdict} | {p} | {seeds} | {parameters} | {flops} "
+    "| {setting} | {without} | {difference} | {interval} | {verdict} | {p} | {seeds} | {parameters} | {flops} "
     "| {report} |"
 )
 
@@ -734,7 +790,7 @@ def card(
     reports: Path = REPORTS,
     folder: Path = RESULTS,
 ) -> str:
-    """Return the page of a change, which is written into the folder."""
+    """Return the page of a change; ``folder`` has the pages of authors that it links."""
     rows = []
     settings = settings_of(group)
     for result, setting in zip(group, settings, strict=True):
@@ -744,6 +800,7 @@ def card(
         parameters, flops = costs(result, reports)
         row = ROW.format(
             setting=setting,
+            without=result.without,
             difference=result.with_metric,
             interval=result.interval,
             verdict=result.verdict,
@@ -768,6 +825,7 @@ def card(
         figures="\n\n".join(figures),
         rows="\n".join(rows),
         margins=_margins(group),
+        cautions=_cautions(group),
         averages=AVERAGES if is_average else "",
         combination=_combination(group),
         repeat=_repeat(group, reports),
@@ -819,6 +877,29 @@ def _margins(group: Sequence[Result]) -> str:
         if margin is not None:
             margins.append(f"{margin:g} in {readable(result.metric)}")
     return MARGINS.format(margins=_distinct(margins)) if margins else ""
+
+
+CAUTIONS = " What limits the reports: {limits}."
+CAUTION = "{limit} ({reports})"
+
+
+def limits(results_shown: Sequence[Result]) -> list[str]:
+    """Return what limits the reports of results, each with the names of the reports."""
+    reports_of: dict[str, dict[str, None]] = {}
+    for result in results_shown:
+        for limit in (*result.warnings, *result.cautions):
+            reports_of.setdefault(limit, {})[result.report] = None
+    texts = []
+    for limit, reports in reports_of.items():
+        names = [f"`{report}`" for report in reports]
+        texts.append(CAUTION.format(limit=limit, reports=", ".join(names)))
+    return texts
+
+
+def _cautions(group: Sequence[Result]) -> str:
+    """Return the sentence on what limits the reports of results; empty without anything."""
+    texts = limits(group)
+    return CAUTIONS.format(limits="; ".join(texts)) if texts else ""
 
 
 CHANGE = "`{field}`: {before} → {after}"
@@ -934,6 +1015,8 @@ def write(folder: Path, reports: Path = REPORTS) -> None:
     page = index.read_text(encoding="utf-8")
     page = between(page, "heat map", heat_map(results_shown))
     page = between(page, "table", table(results_shown))
+    lines = [f"- {_capital(text)}." for text in limits(results_shown)]
+    page = between(page, "limits", "\n".join(lines))
     names: dict[str, list[str]] = {}
     for name, reason in withdrawn(reports).items():
         names.setdefault(reason, []).append(name)
@@ -960,9 +1043,15 @@ def _pages_of_authors(folder: Path) -> str:
 
 
 def between(page: str, name: str, content: str) -> str:
-    """Return a page with new content between the comments that name a place."""
+    """Return a page with new content between the comments that name a place.
+
+    Raises:
+        ValueError: If the page does not have each of the two comments once.
+    """
     start = f"<!-- {name} -->\n"
     end = f"<!-- end of {name} -->"
+    if page.count(start) != 1 or page.count(end) != 1:
+        raise ValueError(f"expected one '{start.strip()}' and one '{end}' in the page")
     before, _, rest = page.partition(start)
     _, _, after = rest.partition(end)
     return f"{before}{start}{content}\n{end}{after}"

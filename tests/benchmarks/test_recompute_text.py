@@ -232,6 +232,26 @@ def test_a_changed_number_is_found_with_its_line(name, old, new, copied, benchma
     assert {finding.line for finding in found} == {line}
 
 
+@pytest.mark.parametrize("has_looks", [True, False])
+def test_predictions_of_a_study_with_looks_have_their_level(
+    has_looks, tmp_path, benchmark, no_figures
+):
+    study = write_study(tmp_path / "runs", STUDIES["sizes"])
+    record = json.loads((study / "experiment.json").read_text(encoding="utf-8"))
+    record["looks"] = {"seeds": [5, 10], "taken": [5], "since": "2026-01-01T00:00:00+00:00"}
+    (study / "experiment.json").write_text(json.dumps(record), encoding="utf-8")
+    with no_figures():
+        folder = write_report(study, tmp_path).folder
+    page = benchmark("report_text.page").Page(folder)
+    if not has_looks:
+        page.answer["looks"] = None
+    start = page.lines.index("### Effects at the largest size")
+    row = next(line for line in page.lines[start:] if "rotary instead" in line)
+    cells = row.strip("| ").split(" | ")
+    problem = benchmark("report_text.size_prediction").row_problem(page, 0, cells)
+    assert bool(problem) == (not has_looks)
+
+
 SECTIONS = (
     "Scores and costs",
     "Each variant against the baseline",
@@ -429,6 +449,24 @@ def test_changed_numbers_of_a_card_are_found(card, benchmark, tmp_path):
         other = f"{line[:place]}{(int(line[place]) + 5) % 10}{line[place + 1 :]}"
         changed.write_text(text.replace(line, other), encoding="utf-8")
         assert cards.card_findings(changed, reports), other
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("; training ended before a variant", "; training ended after a variant"),
+        ("What limits the reports: ", "What limits the reports: too few seeds (`mqar`); "),
+        (" What limits the reports: .*", ""),
+    ],
+)
+def test_changed_limits_of_a_card_are_found(old, new, benchmark, tmp_path):
+    benchmark("recompute_text")
+    page = (results.RESULTS / "attention-split-heads-linear.md").read_text(encoding="utf-8")
+    changed_page, times = re.subn(old, new, page)
+    assert times == 1
+    changed = tmp_path / "card.md"
+    changed.write_text(changed_page, encoding="utf-8")
+    assert benchmark("report_text.cards").card_findings(changed, REPORTS)
 
 
 def test_every_number_of_the_committed_cards_is_that_of_a_report(benchmark, capsys):

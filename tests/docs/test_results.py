@@ -15,9 +15,11 @@ from results import (
     REPORTS,
     ROOT,
     answer,
+    between,
     by_change,
     card,
     heat_map,
+    limits,
     published_page,
     remarks,
     results,
@@ -45,6 +47,7 @@ def contrast(difference: float, direction: str = "better", **fields: object) -> 
         "reason": None,
         "margin": 0.01,
         "name": "rotary instead of sinusoidal",
+        "sentence": "Rotary instead of sinusoidal: a sentence.",
         "metric": "test/loss",
         "change": {"field": "positional", "from": "sinusoidal", "to": "rotary"},
         "setting": SETTING | {"width": 64},
@@ -72,7 +75,13 @@ def make_report(folder: Path, *contrasts: dict[str, object]) -> None:
         stored.append(made | {"pairs": [[changed, base]]})
         rows.append(f"{base},model {number},{folder.name}-{base},100,10")
         rows.append(f"{changed},rotary,{folder.name}-{changed},103,10")
-    answer = {"contrasts": stored, "settings": settings}
+    answer = {
+        "metric": "test/loss",
+        "scores": dict.fromkeys(settings, 1.5),
+        "remarks": [{"severity": "caution", "limit": "training ended early"}],
+        "contrasts": stored,
+        "settings": settings,
+    }
     (folder / "answer.json").write_text(json.dumps(answer), encoding="utf-8")
     (folder / "results.csv").write_text("\n".join(rows), encoding="utf-8")
 
@@ -110,12 +119,26 @@ def test_the_heat_map_has_the_changes_with_several_settings(reports: Path) -> No
     assert heat_map(single) == ONE_SETTING
 
 
+def test_results_that_share_a_cell_are_labelled_by_what_distinguishes_them(reports: Path) -> None:
+    sizes = [
+        contrast(0.03, setting=SETTING | {"width": 64, "matched": matched, "data": "wmt"})
+        for matched in ("baseline-parameters", None)
+    ]
+    make_report(reports / "sizes", *sizes)
+    make_report(reports / "two-models", contrast(-0.031), contrast(-0.077))
+    text = heat_map(results(reports))
+    assert "equal parameters:<br>+0.030<br>" in text
+    assert "sizes as configured:<br>+0.030<br>" in text
+    assert "| −0.028<br>" in text
+    assert "model “model 1”, `two-models`:<br>−0.077<br>" in text
+
+
 def test_the_table_has_a_row_per_change_and_setting(reports: Path) -> None:
     _, _, *rows = table(results(reports)).splitlines()
     assert rows[0] == (
         "| [rotary instead of sinusoidal](positional-sinusoidal-rotary.md) "
-        "| text tinyshakespeare, width 128, 4 layers "
-        '| −0.028 test loss | −0.038 to −0.018 | <span class="open">no difference shown</span> |'
+        "| text tinyshakespeare, width 128, 4 layers, 1,000 steps, 0.78 passes "
+        '| 1.500 | −0.028 test loss | −0.038 to −0.018 | <span class="open">no difference shown</span> |'
     )
     assert '<span class="better">better</span>' in rows[1]
     assert len(rows) == 3
@@ -145,7 +168,7 @@ def test_models_of_a_report_are_named_and_many_differences_have_their_range(tmp_
     ((change, group),) = by_change(results(tmp_path)).items()
     page = card(change, group, tmp_path)
     assert "**4 differences in test loss, from −0.040 to −0.010: 3 better and 1 worse.**" in page
-    assert "tuned learning rates, model “model 2” | −0.030 test loss" in page
+    assert "tuned learning rates, model “model 2” | 1.500 | −0.030 test loss" in page
     assert "model “model 2”" in table(group)
 
 
@@ -224,6 +247,67 @@ def test_combined_settings_with_the_same_data_are_named(data, is_named, tmp_path
     assert ("Some settings have the same data" in page) == is_named
 
 
+@case_table(
+    ("field", "values", "other"),
+    [
+        ("data", ["text a", "text b", "text c"], "another data set: "),
+        ("width", [32, 64, 128], "another setting: "),
+    ],
+    default=2,
+)
+def test_differences_are_predicted_for_what_differs_between_the_settings(
+    field: str, values: list[object], other: str, tmp_path: Path
+) -> None:
+    for number, value in enumerate(values):
+        setting = SETTING | {"width": 64} | {field: value}
+        make_report(
+            tmp_path / f"report-{number}", contrast(-0.02 - 0.004 * number, setting=setting)
+        )
+    (group,) = by_change(results(tmp_path)).values()
+    assert f"95 % prediction interval for {other}" in answer(group)
+
+
+def test_cards_and_the_page_have_what_limits_the_reports(reports: Path) -> None:
+    file = reports / "width-64" / "answer.json"
+    stored = json.loads(file.read_text(encoding="utf-8"))
+    stored["remarks"] = [
+        {"severity": "warning", "limit": "half of the test text is in training"},
+        {"severity": "note", "limit": "a single data set"},
+    ]
+    file.write_text(json.dumps(stored), encoding="utf-8")
+    shown = results(reports)
+    ((change, group),) = by_change(shown).items()
+    expected = [
+        "training ended early (`width-128`, `width-32`)",
+        "half of the test text is in training (`width-64`)",
+    ]
+    assert limits(shown) == expected
+    page = card(change, group, reports)
+    assert f"What limits the reports: {'; '.join(expected)}." in page
+    first_paragraph = page.split("\n\n")[1]
+    assert first_paragraph.endswith("In `width-64`, half of the test text is in training.")
+
+
+def test_an_identical_result_has_no_empty_brackets(tmp_path: Path) -> None:
+    make_report(tmp_path / "one", contrast(-0.02))
+    make_report(tmp_path / "two", contrast(0.0, "identical", setting=SETTING | {"width": 16}))
+    (group,) = by_change(results(tmp_path)).values()
+    assert "width 16, 4 layers 0.000, identical" in answer(group)
+
+
+def test_a_change_between_two_configurations_is_named_without_them(tmp_path: Path) -> None:
+    name = "rotary instead of sinusoidal in GPT-2"
+    make_report(tmp_path / "one", contrast(-0.02, family="added", name=name))
+    (result,) = results(tmp_path)
+    assert result.name == "rotary instead of sinusoidal"
+
+
+@case_table("page", ["<!-- table -->\n", "<!-- end of table -->", "no comment"], default=3)
+def test_a_page_without_both_comments_of_a_place_is_refused(page: str) -> None:
+    with pytest.raises(ValueError, match="expected one '<!-- table -->' and one"):
+        between(page, "table", "content")
+
+
 def test_settings_with_one_that_has_no_variance_are_not_combined(reports: Path) -> None:
     constant = [{"name": "training seeds", "variance": 0.0, "degrees": 5}]
     made = contrast(0.0, "identical", setting=SETTING | {"width": 16}, sources=constant)
@@ -248,7 +332,9 @@ def test_an_average_has_the_values_of_all_its_settings(tmp_path: Path) -> None:
         runs.write("\ndeep,deep,h1,200,20\ndeep rotary,deep rotary,h2,200,22")
     ((change, group),) = by_change(results(tmp_path / "reports")).items()
     page = card(change, group, tmp_path / "reports")
-    assert "width 32, 4 / 2 encoder + 2 decoder layers, 1,000 and 2,000 steps, 0.78 passes" in page
+    assert (
+        "width 32, 4 and 2 encoder + 2 decoder layers, 1,000 and 2,000 steps, 0.78 passes" in page
+    )
     assert "| +0.0 to +3.0 % | +0.0 to +10.0 % |" in page
 
 
@@ -257,7 +343,7 @@ def test_two_settings_are_not_combined(reports: Path) -> None:
     ((change, group),) = by_change(results(reports)).items()
     page = card(change, group, reports)
     assert (
-        "2 settings in test loss (text tinyshakespeare): too few to say what another setting would give."
+        "Measured in 2 settings in test loss (text tinyshakespeare): too few to predict the difference in others."
         in page
     )
     assert "mean difference" not in page
@@ -340,8 +426,8 @@ def test_results_of_a_report_that_differ_in_matching_alone_are_not_combined(repo
 def test_two_differences_of_a_change_in_a_setting_have_a_row_each(reports: Path) -> None:
     make_report(reports / "two-heads", contrast(-0.031), contrast(-0.077))
     text = table(results(reports))
-    assert "model “model 0”, `two-heads` | −0.031 test loss" in text
-    assert "model “model 1”, `two-heads` | −0.077 test loss" in text
+    assert "model “model 0”, `two-heads` | 1.500 | −0.031 test loss" in text
+    assert "model “model 1”, `two-heads` | 1.500 | −0.077 test loss" in text
 
 
 def test_withdrawn_reports_and_contrasts_without_a_change_are_left_out(reports: Path) -> None:

@@ -207,10 +207,10 @@ def by_rate(*effects):
 
 def test_an_equivalent_average_with_large_effects_in_settings_is_qualified(analysed):
     analysis = analysed(margin=0.02, axes=QK, score=by_rate(0.05, -0.05))
-    text = "With QK norm, exact match is equivalent to within 0.02 on average: # (# to #); single settings: # to #."
+    text = "With QK norm, exact match is equivalent to within 0.02 on average: # (# to #); single pairs: # to #."
     assert text in re.sub(r"[+−]\d\.\d+", "#", answer(analysis))
     (row,) = (row for row in differences(analysis) if row["contrast"].startswith("with QK norm"))
-    assert "\nsingle settings: −0.050 to +0.051" in row["contrast"]
+    assert "\nsingle pairs: −0.050 to +0.051" in row["contrast"]
 
 
 def test_the_settings_with_the_other_sign_are_named_beside_a_detected_direction(analysed):

@@ -585,7 +585,7 @@ def test_the_layers_of_different_architectures_are_told_apart(analysed):
         return {"model": {"encoder_layers": 2, "decoder_layers": 3}}
 
     analysis = analysed(axes={"positional": ["sinusoidal", "none"]}, config=config)
-    assert ", 2 encoder + 3 decoder / 5 decoder-only layers, " in setup_line(analysis)
+    assert ", 2 encoder + 3 decoder, 5 decoder-only layers, " in setup_line(analysis)
 
 
 def test_how_decoder_only_models_read_pairs_is_stated_once(analysed):

@@ -13,11 +13,7 @@ from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.findings import rules
 from headtohead.analysis.scores import Collapse
 from headtohead.analysis.sentences import sentence
-from headtohead.analysis.size_prediction import (
-    Prediction,
-    SizePredictions,
-    size_predictions,
-)
+from headtohead.analysis.size_prediction import Prediction, SizePredictions
 from headtohead.analysis.study import Analysis, LooksStatus
 from headtohead.escaping import json_text
 from headtohead.report.content import Report
@@ -60,7 +56,7 @@ def answer_file(report: Report) -> str:
         "settings": {slug: setting_of(analysis, slug) for slug in analysis.frames.by_slug},
         "collapses": collapses,
         "contrasts": _contrasts(analysis),
-        "size_predictions": _size_predictions(size_predictions(analysis)),
+        "size_predictions": _size_predictions(report.size_predictions),
         "training": _training(analysis),
         "reference_points": _reference_points(analysis),
     }

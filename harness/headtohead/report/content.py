@@ -8,6 +8,7 @@ from pathlib import Path
 
 from headtohead.analysis.findings import rules
 from headtohead.analysis.findings.finding import Finding
+from headtohead.analysis.size_prediction import SizePredictions, size_predictions
 from headtohead.analysis.study import Analysis
 from headtohead.analysis.wording import interval_caption
 from headtohead.figures.colours import css_colour
@@ -90,6 +91,11 @@ class Report:
             return Section("")
         caption = interval_caption(self.analysis, self.analysis.main_contrasts)
         return Section("", caption, frame=table(rows))
+
+    @cached_property
+    def size_predictions(self) -> SizePredictions | None:
+        """The effects at the largest size beside their predictions from the smaller ones, or None."""
+        return size_predictions(self.analysis)
 
     @cached_property
     def stale(self) -> tuple[str, ...]:

@@ -116,25 +116,24 @@ def _step_range(analysis: Analysis) -> str:
     return _range(f"{min(steps):,}", f"{max(steps):,}")
 
 
-ENCODER_DECODER = "{encoder} encoder + {decoder} decoder"
-DECODER_ONLY = "{decoder} decoder-only"
-
-
 def _layer_numbers(variants: Sequence[VariantRecord]) -> str:
-    """Return the distinct numbers of layers: ``2 encoder + 2 decoder / 5 decoder-only``, ``5`` for decoder-only models.
+    """Return the distinct numbers of layers, such as ``2 encoder + 2 decoder, 5 / 2 decoder-only``.
 
-    Only mixed architectures are labelled.
+    Where all models are decoder-only, such as ``5 / 2``.
     """
-    models = [variant.config.model for variant in variants]
-    has_one_architecture = len({model.architecture for model in models}) == 1
-    numbers = []
-    for model in models:
+    with_encoder = []
+    decoder_only = []
+    for variant in variants:
+        model = variant.config.model
         if model.architecture == "encoder-decoder":
-            template = ENCODER_DECODER
+            with_encoder.append(f"{model.encoder_layers} encoder + {model.decoder_layers} decoder")
         else:
-            template = "{decoder}" if has_one_architecture else DECODER_ONLY
-        numbers.append(template.format(encoder=model.encoder_layers, decoder=model.decoder_layers))
-    return _distinct_values(numbers)
+            decoder_only.append(str(model.decoder_layers))
+    if not decoder_only:
+        return _distinct_values(with_encoder)
+    if not with_encoder:
+        return _distinct_values(decoder_only)
+    return f"{_distinct_values(with_encoder)}, {_distinct_values(decoder_only)} decoder-only"
 
 
 def _with_examples(name: str, data: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from headtohead.analysis.order_transfer import OrderTransfer, order_transfer
-from headtohead.analysis.size_prediction import Prediction, size_predictions
+from headtohead.analysis.size_prediction import Prediction
 from headtohead.analysis.wording import ends
 from headtohead.config.labels import listed
 from headtohead.config.labels import text as value_text
@@ -64,12 +64,12 @@ def _transfer_row(transfer: OrderTransfer) -> dict[str, str]:
 
 
 def prediction_section(report: Report) -> Section | None:
-    """Return the effects at the largest size with two predictions of each; None without `size_predictions`.
+    """Return the effects at the largest size with two predictions of each; None without `Report.size_predictions`.
 
     Raises:
         HeadToHeadError: If the stored values per example of a run are damaged.
     """
-    predicted = size_predictions(report.analysis)
+    predicted = report.size_predictions
     if predicted is None:
         return None
     metric = report.analysis.metric

@@ -427,11 +427,34 @@ def test_a_time_limit_is_reported_after_another_command_has_removed_it(finished:
     assert {run.status.reason for run in stack.runs()} == {"over the time limit"}
 
 
-def test_a_stack_over_its_time_limit_has_state_timeout_and_a_resume_point(study: Study) -> None:
+def test_a_stack_over_its_time_limit_continues_from_its_resume_point_with_retry(
+    study: Study,
+) -> None:
     study.write(base={"train": {"steps": 1_000_000}})
     study.run("--timeout", "0.5", code=1)
     assert set(study.states().values()) == {"TIMEOUT"}
-    assert any(study.experiment.glob(".stacks/*/resume-*.safetensors"))
+    first = _steps_of_resume_points(study)
+    study.run("--timeout", "0.5", "--retry", code=1)
+    assert set(study.states().values()) == {"TIMEOUT"}
+    assert _steps_of_resume_points(study) > first
+    for run in study.directories():
+        assert not any(run.glob("attempts/*.metrics.jsonl"))
+
+
+def _steps_of_resume_points(study: Study) -> int:
+    (folder,) = stack_folders(study.experiment)
+    names = [path.name for path in folder.path.glob("resume-*.safetensors")]
+    return max(int(name.split("-")[1]) for name in names)
+
+
+def test_a_run_over_its_time_limit_begins_anew_with_a_failed_run_of_its_stack(study: Study) -> None:
+    study.write(base={"train": {"steps": 1_000_000}})
+    study.run("--timeout", "0.5", code=1)
+    with leased(study.directories()[0]) as writer:
+        writer.set_state("FAILED", reason="a fault")
+    study.run("--timeout", "0.000001", "--retry", code=1)
+    assert set(study.states().values()) == {"TIMEOUT"}
+    assert _steps_of_resume_points(study) <= 1
 
 
 @pytest.mark.slow

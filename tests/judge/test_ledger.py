@@ -12,6 +12,7 @@ from headtohead_judge import online
 from headtohead_judge.errors import HeadToHeadError, TooFewSeedsError
 from headtohead_judge.judging import judge
 from headtohead_judge.ledger import Ledger
+from headtohead_judge.text import p_line
 
 
 def test_levels_and_detections_are_those_of_online_fdr() -> None:
@@ -204,6 +205,27 @@ def test_all_seeds_of_the_incumbent_are_listed_and_new_ones_follow(ledger: Ledge
     assert longer.incumbent_seeds == [*map(str, range(8)), *map(str, range(43, 51))]
     assert longer.new_seeds(2) == ["51", "52"]
     assert Ledger(longer.path, ()).new_seeds(2) == ["1", "2"]
+
+
+def test_a_difference_within_the_decimals_of_the_scores_is_not_kept(tmp_path: Path) -> None:
+    """The true means are 0.7046 of the incumbent and 0.7045 of the candidate, whose scores are rounded both ways."""
+    generator = np.random.default_rng(5)
+    rows = []
+    for variant, mean, deviation in (("a", 0.7046, 1e-5), ("b", 0.7045, 1e-3)):
+        for seed in range(30):
+            score = f"{mean + deviation * generator.normal() + 0.0005:.2f}"
+            rows.append({"variant": variant, "seed": str(seed), "score": score})
+    scores = pd.DataFrame(rows)
+    judged = judge(scores, baseline="a", metric="score")
+    (candidate,) = judged.variants
+    assert candidate.difference.without_decimals().p < 0.01
+    assert candidate.judgement.direction == "no difference shown"
+    ledger = decide(Ledger(tmp_path / "ledger.jsonl", ()), scores, baseline="a")
+    (decision,) = ledger.decisions
+    assert not decision.kept
+    assert decision.p > 0.1
+    assert "the decimals of the scores leave an error of up to 0.01" in p_line(decision)
+    assert Ledger.read(ledger.path) == ledger
 
 
 def test_where_less_is_better_a_smaller_score_is_kept(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def several(mean: float) -> s.Difference:
 
 
 WITH_DECIMALS = tuple(
-    s.Difference("varied", 6, 0.0, (s.Source(s.SEEDS, 0.04, 5), s.Decimals.of(bias)), 0.1, 0.03)
+    s.Difference("varied", 6, 0.0, (s.Source(s.SEEDS, 0.04, 5), s.Decimals.of(2 * bias)), 0.1, 0.03)
     for bias in (1e-9, 0.05, 0.1, 1.0)
 )
 

@@ -303,7 +303,7 @@ def _describe_end(folder: StackFolder, code: int) -> str:
     if code == exits.BUSY:
         return "waiting for another process that trains it"
     remaining = len(folder.open_runs())
-    if code == exits.OOM and remaining == 1:
+    if code == exits.OOM and remaining and len(record.members) == 1:
         number = record.num_microbatches
         return f"out of memory; retrying with {number} microbatches"
     if code == exits.OOM and remaining:

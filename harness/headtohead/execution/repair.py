@@ -11,7 +11,7 @@ from pathlib import Path
 from headtohead.config.labels import listed
 from headtohead.errors import HeadToHeadError
 from headtohead.execution.scheduler import stacks_of
-from headtohead.planning.plan import Plan
+from headtohead.planning.plan import Plan, PlannedRun
 from headtohead.storage import states
 from headtohead.storage.existing import run_directories
 from headtohead.storage.experiment import ExperimentDirectory
@@ -41,18 +41,19 @@ def archive_runs(experiment: Path) -> None:
 
 
 def reset_runs(plan: Plan, log: Callable[[str], object], *, retry: bool) -> Plan:
-    """Reset runs of a plan that begin anew to PLANNED, and return the plan with these states.
+    """Reset runs of a plan to PLANNED, and return the plan with these states.
 
     These are the selected runs that are incomplete and have changed plugins and, with ``retry``, the failed ones.
-    Reused runs of other experiments are not reset. A reset run has no ``run.json``; the scheduler writes it anew by the
-    present code. The resume points of their stacks are removed. The histories of all members that are not finished are
-    archived, so these begin at step 0 too, but keep their states. Without such runs, nothing happens. A kill can leave
-    only some of the runs reset.
+    Reused runs of other experiments are not reset. Runs over their time limit continue from their resume point, unless
+    their plugins have changed or another run of their stack begins anew. The others begin anew: such a run has no
+    ``run.json``; the scheduler writes it anew by the present code. The resume points of their stacks are removed. The
+    histories of all members that are not finished are archived, so these begin at step 0 too, but keep their states.
+    Without such runs, nothing happens. A kill can leave only some of the runs reset.
 
     Args:
         plan: The plan, which is not changed.
         log: Receives a line about the incomplete runs, if there are any.
-        retry: Whether failed runs begin anew.
+        retry: Whether failed runs are reset.
 
     Raises:
         HeadToHeadError: If another process trains one of the runs or lays out stacks for too long, a run directory or
@@ -60,11 +61,11 @@ def reset_runs(plan: Plan, log: Callable[[str], object], *, retry: bool) -> Plan
         LeaseLost: If another process takes over a run meanwhile.
     """
     own_runs = [run for run in plan.selected if not run.reused_from]
+    failed = [run for run in own_runs if retry and run.state in states.FAILURES]
+    timed_out = [run for run in failed if run.state == states.TIMEOUT and not run.changed_plugins]
     incomplete = [run for run in own_runs if run.changed_plugins and run.state not in states.FINAL]
-    reset = list(incomplete)
-    if retry:
-        reset += [run for run in own_runs if run.state in states.FAILURES]
-    if not reset:
+    anew = [*incomplete, *(run for run in failed if run not in timed_out)]
+    if not anew and not timed_out:
         return plan
     if incomplete:
         changes: set[str] = set()
@@ -72,12 +73,27 @@ def reset_runs(plan: Plan, log: Callable[[str], object], *, retry: bool) -> Plan
             changes.update(run.changed_plugins)
         number = counted(len(incomplete), "incomplete run")
         log(f"from step 0, with all runs of their stacks: {number} ({', '.join(sorted(changes))})")
-    paths = [checked_path(plan.directory, run.directory, tree=True) for run in reset]
-    _begin_anew(plan.directory, {run.run_hash for run in reset}, paths)
+    # First: the runs of a stack with a resume point are those without a final state.
+    _continue(_checked_paths(plan, timed_out))
+    if anew:
+        _begin_anew(plan.directory, {run.run_hash for run in anew}, _checked_paths(plan, anew))
     runs = []
     for run in plan.runs:
-        runs.append(run.model_copy(update={"state": states.PLANNED}) if run in reset else run)
+        is_reset = run in anew or run in timed_out
+        runs.append(run.model_copy(update={"state": states.PLANNED}) if is_reset else run)
     return replace(plan, runs=tuple(runs))
+
+
+def _checked_paths(plan: Plan, runs: Sequence[PlannedRun]) -> list[Path]:
+    """Return the directories of runs; raises as `checked_path` if one has a symbolic link."""
+    return [checked_path(plan.directory, run.directory, tree=True) for run in runs]
+
+
+def _continue(paths: Collection[Path]) -> None:
+    """Reset runs over their time limit to PLANNED; their record, histories and resume point stay."""
+    with Lease(*paths) as lease:
+        for path in paths:
+            RunWriter(path, lease).set_state(states.PLANNED)
 
 
 def _begin_anew(experiment: Path, run_hashes: Set[str], paths: Sequence[Path]) -> None:

@@ -525,31 +525,32 @@ class _Execution:
                 self.left |= record.hashes
 
     def _out_of_memory(self, folder: StackFolder, record: StackRecord) -> None:
-        """Halve the stack or, if a single run has no final state, double its number of microbatches.
+        """Halve the stack or, if it has a single run, double its number of microbatches.
 
         The runs are left for the next round, and those without a final state get the state KILLED. The batch size does
         not change, so the results stay the same. If the doubled number would exceed `MAX_NUM_MICROBATCHES`, the single
-        run gets the state OOM and is not left. Nothing happens if all runs have a final state.
+        run gets the state OOM and is not left. Nothing happens if all runs have a final state. Finished runs count as
+        runs of the stack, because its model still has them.
 
         Raises:
             HeadToHeadError: If a record is damaged.
             LeaseLost: If another process takes over a run meanwhile.
         """
-        remaining = len(folder.open_runs())
-        num_microbatches = record.num_microbatches * 2
-        if remaining == 0:
+        if not folder.open_runs():
             return
-        if remaining == 1 and num_microbatches > MAX_NUM_MICROBATCHES:
+        size = len(record.members)
+        num_microbatches = record.num_microbatches * 2
+        if size == 1 and num_microbatches > MAX_NUM_MICROBATCHES:
             reason = "out of memory with the maximum number of microbatches"
             self._set_states(folder, states.OOM, reason)
             return
-        self._set_states(folder, states.KILLED, f"out of memory in a stack of {remaining}")
-        if remaining == 1:
+        self._set_states(folder, states.KILLED, f"out of memory in a stack of {size}")
+        if size == 1:
             folder.change(num_microbatches=num_microbatches)
             self.left |= record.hashes
             return
         self.watcher.ended(folder, exits.OOM)
-        middle = len(record.members) // 2
+        middle = size // 2
         first = record.part(record.members[:middle])
         second = record.part(record.members[middle:])
         self._split(folder, record, [first, second])

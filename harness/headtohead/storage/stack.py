@@ -186,7 +186,7 @@ class StackFolder:
 
     @property
     def resume_points(self) -> ResumePoints:
-        """The resume points, which exist while runs of the stack have no final state."""
+        """The resume points, which exist while runs of the stack have no final state, or are over their time limit."""
         return ResumePoints(self.path)
 
     @property

@@ -26,6 +26,7 @@ class Decision:
         variance: Variance of the differences over seeds.
         test_variance: The variance in the test: ``variance``, moderated towards that of earlier decisions.
         test_degrees: Degrees of freedom of ``test_variance``.
+        decimals_error: Largest error of ``difference`` due to the decimals of the scores, which widens the test.
         p: One-sided p-value of "better".
         level: The level that LORD++ gave the decision.
         kept: Whether the candidate became the incumbent: ``p`` is at most ``level``.
@@ -42,6 +43,7 @@ class Decision:
     variance: float
     test_variance: float
     test_degrees: float
+    decimals_error: float
     p: float
     level: float
     kept: bool

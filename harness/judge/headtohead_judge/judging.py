@@ -28,7 +28,6 @@ from headtohead_judge.looks import Looks
 from headtohead_judge.paired_tests import (
     CONFIDENCE,
     SIGN_FLIP_SEEDS,
-    Decimals,
     Difference,
     Interval,
     Summary,
@@ -445,7 +444,7 @@ def with_decimals(
         variance = difference.n * difference.sources[0].variance
         bias = rounding_bias(variance, min(of_sides))
         largest = max(bias, biases[variant], biases[baseline])
-        completed[variant] = difference.with_source(Decimals.of(largest))
+        completed[variant] = difference.with_decimals_error(2 * largest)
     return completed
 
 

@@ -190,6 +190,7 @@ class Ledger:
             variance=0.0,
             test_variance=0.0,
             test_degrees=0.0,
+            decimals_error=candidate.difference.decimals_error,
             p=1.0,
             level=0.0,
             kept=False,
@@ -214,7 +215,8 @@ class Ledger:
         variance = difference.n * difference.error**2
         tested = self._moderated(difference, variance)
         is_better = (difference.mean > 0) == decision.higher_is_better
-        p = tested.p / 2 if is_better else 1 - tested.p / 2
+        two_sided_p = tested.with_decimals_error(decision.decimals_error).p
+        p = two_sided_p / 2 if is_better else 1 - two_sided_p / 2
         return replace(
             decision,
             difference=difference.mean,

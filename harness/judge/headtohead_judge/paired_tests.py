@@ -111,9 +111,9 @@ class Decimals(Source):
     """
 
     @classmethod
-    def of(cls, bias: float) -> Decimals:
-        """Return the source of sides whose `rounding_bias` is at most ``bias``."""
-        return cls(DECIMALS, (2 * bias) ** 2 / 6, math.inf)
+    def of(cls, largest: float) -> Decimals:
+        """Return the source of a difference whose error is at most ``largest``."""
+        return cls(DECIMALS, largest**2 / 6, math.inf)
 
     @property
     def largest(self) -> float:
@@ -201,6 +201,15 @@ class Difference:
         if not self.sources:
             return self
         return replace(self, sources=(*self.sources, source))
+
+    @property
+    def decimals_error(self) -> float:
+        """The largest error of ``mean`` due to the decimals of the scores; 0 without the source `DECIMALS`."""
+        return math.fsum(source.largest for source in self.sources if isinstance(source, Decimals))
+
+    def with_decimals_error(self, largest: float) -> Difference:
+        """Return the difference with the source `DECIMALS`; without an error or a source, it stays as it is."""
+        return self.with_source(Decimals.of(largest)) if largest else self
 
     def without_decimals(self) -> Difference:
         """Return the difference without the source `DECIMALS`."""

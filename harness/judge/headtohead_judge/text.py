@@ -168,6 +168,10 @@ MODERATED = (
     "(that of these differences, {unmoderated} with {unmoderated_degrees} degrees, moderated towards earlier "
     "decisions)"
 )
+DECIMALS_ERROR = ", widened because the decimals of the scores leave an error of up to {error:.2g}"
+MIN_ERROR = 0.01
+"""Smallest error that the decimals leave, as a fraction of the difference, that the line on the test has."""
+
 BETTER_NOT_KEPT = "better is the verdict of a two-sided test of this table alone, at 5 %"
 
 
@@ -178,7 +182,10 @@ def p_line(decision: Decision) -> str:
         unmoderated = f"{math.sqrt(decision.variance):.3g}"
         source = MODERATED.format(unmoderated=unmoderated, unmoderated_degrees=decision.degrees)
     deviation = f"{math.sqrt(decision.test_variance):.3g}"
-    return P_LINE.format(degrees=decision.test_degrees, deviation=deviation, source=source)
+    line = P_LINE.format(degrees=decision.test_degrees, deviation=deviation, source=source)
+    if decision.decimals_error > MIN_ERROR * abs(decision.difference):
+        line += DECIMALS_ERROR.format(error=decision.decimals_error)
+    return line
 
 
 def decision_lines(ledger: Ledger, decision: Decision, judged: Judged) -> list[str]:

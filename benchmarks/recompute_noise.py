@@ -51,9 +51,19 @@ def deviations(name: str, answer: dict[str, Any], metric: str) -> dict[str, tupl
     for variant, values in scores.items():
         collapse = answer["collapses"].get(variant)
         has_collapsed = collapse is not None and collapse["collapsed"] > 0
+        earlier = [scores[other] for other in list(scores)[: list(scores).index(variant)]]
+        if any(_are_equal(values, other) for other in earlier):
+            continue
         if len(values) > 1 and not has_collapsed and statistics.stdev(values) > SMALLEST:
             found[variant] = (statistics.stdev(values), len(values) - 1)
     return found
+
+
+def _are_equal(scores: list[float], others: list[float]) -> bool:
+    """Return whether two variants have the same scores, up to rounding."""
+    return len(scores) == len(others) and all(
+        abs(score - other) < SMALLEST for score, other in zip(scores, others, strict=True)
+    )
 
 
 def pooled(found: dict[str, tuple[float, int]]) -> tuple[float, int]:
@@ -166,13 +176,14 @@ class Checker:
 
 
 def example_errors(answer: dict[str, Any]) -> list[float]:
-    """Return the standard errors from examples of the main contrasts in the primary metric, above `SMALLEST`."""
+    """Return the standard errors from examples of the main contrasts in the primary metric that are not identical."""
     errors = []
     for contrast in answer["contrasts"]:
         for source in contrast["sources"] or []:
             error = math.sqrt(source["variance"])
             is_shown = contrast["main"] and contrast["metric"] == answer["metric"]
-            if is_shown and source["name"] == "examples" and error > SMALLEST:
+            is_varied = contrast["direction"] != "identical"
+            if is_shown and is_varied and source["name"] == "examples":
                 errors.append(error)
     return errors
 

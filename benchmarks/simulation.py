@@ -228,6 +228,30 @@ def direction_tables(generator: np.random.Generator, studies: int) -> list[Table
     return tables
 
 
+SEVERAL_LARGER: dict[str, Draw] = {
+    "sd × 3 of two variants": normal((1.0, 3.0, 3.0)),
+    "sd × 5 of two variants": normal((1.0, 5.0, 5.0)),
+    "sd × 10 of two variants": normal((1.0, 10.0, 10.0)),
+    "sd × 6 of three variants": normal((1.0, 6.0, 6.0, 6.0)),
+}
+
+
+def several_larger_tables(generator: np.random.Generator, studies: int) -> list[Table]:
+    """Return wrong directions of studies with several variants of a larger variance."""
+    family = declared(5, 6)
+    seeds_of_columns = (2, *SEEDS)
+    rows = {}
+    for name, draw in SEVERAL_LARGER.items():
+        cells = []
+        for seeds in seeds_of_columns:
+            rate = wrong_directions(generator, studies, draw, family, seeds)
+            cells.append(Cell(rate, high=MAX_WRONG))
+        rows[f"{family.label}; {name}"] = cells
+    text = "Studies without any difference, with several variants of a larger variance. Limit: 5.5."
+    columns = [f"{seeds} seeds" for seeds in seeds_of_columns]
+    return [Table("Wrong directions with several larger variances", text, columns, rows)]
+
+
 def distribution_tables(generator: np.random.Generator, studies: int) -> list[Table]:
     """Return wrong directions of scores that are not normal."""
     rows = {}
@@ -729,6 +753,7 @@ Part = Callable[[np.random.Generator, int], list[Table]]
 
 PARTS: tuple[Part, ...] = (
     direction_tables,
+    several_larger_tables,
     distribution_tables,
     whole_report_tables,
     power_tables,

@@ -322,7 +322,7 @@ RULES: list[Rule] = [
     (rf"Written by headtohead from {N} runs", lambda page, found: [len(page.runs)]),
     (rf"Intra-class correlation of seeds: {N} \(95 % interval {N} to {N}\)", correlation),
     (
-        rf"{N} families, each with a wrong interval in at most 5 % .* in at most {N} %",
+        rf"{N} families, each with a wrong interval in (?:at most|about) 5 % .* in (?:at most|about) {N} %",
         families,
     ),
     (

@@ -31,7 +31,7 @@ from headtohead.figures import style
 from headtohead.figures.rows import Row, row_figure
 from headtohead.plugins.families import COMPONENTS
 from headtohead.plugins.registry import find_entry
-from headtohead.storage.metrics import counted, readable, show, with_unit
+from headtohead.storage.metrics import counted, is_per_token, readable, show, with_unit
 from headtohead_judge.paired_tests import Difference, Source
 from headtohead_judge.random_effects import MIN_SETTINGS, CombinedSettings, combine
 from headtohead_judge.verdicts import BY_MORE, CANNOT_TELL, IDENTICAL
@@ -66,6 +66,9 @@ SAME_RUNS = re.compile(r"the same runs as (.+), counted once")
 
 TEXTS = re.compile(r"data/(shakespeare|english|docstrings)\.txt")
 """Files that ``benchmarks/texts.py`` writes."""
+
+CUT_FROM = {"text shakespeare": "text tinyshakespeare"}
+"""Texts that are the beginning of another one, with this one."""
 
 AS_CONFIGURED = {"sizes": "sizes as configured", "tuned": "not tuned"}
 """Text of a detail of a setting that is empty, where another setting has one."""
@@ -132,6 +135,12 @@ class Setting:
             "sizes": sizes,
             "tuned": f"tuned {listed(names)}" if names else "",
         }
+
+    @property
+    def dataset(self) -> str:
+        """The name of the dataset, without that of its text or languages."""
+        name, _, _ = self.data.partition(" ")
+        return name
 
     @property
     def place(self) -> tuple[str, ...]:
@@ -563,7 +572,10 @@ def _why_not_combined(group: Sequence[Result]) -> str:
         metric = readable(group[0].metric)
         data = _distinct([result.setting.data for result in group])
         return SINGLE.format(number=number, metric=metric, data=data)
-    if not all(result.estimate.error > 0 for result in group):
+    datasets = {result.setting.dataset for result in group}
+    if is_per_token(group[0].metric) and len(datasets) > 1:
+        return OTHER_TOKENS
+    if not all(result.estimate.sources[0].variance > 0 for result in group):
         return CONSTANT
     return ""
 
@@ -595,7 +607,7 @@ COMBINED = (
 )
 DATA_SET = "data set"
 SETTING = "setting"
-"""What other differences are predicted for: for another data set, if only the data of the settings differ."""
+"""What other differences are predicted for: another data set, if the data of all settings differ, and nothing else."""
 
 SINGLE = "Measured in {number} in {metric} ({data}): too few to predict the difference in others."
 NOT_COUNTED = (
@@ -603,6 +615,9 @@ NOT_COUNTED = (
     "not counted."
 )
 CONSTANT = "Its settings are not combined, because a difference that is the same in every seed has no variance."
+OTHER_TOKENS = (
+    "Its settings are not combined, because tokens of different datasets are different units."
+)
 SHARED_REPORT = (
     "Its settings are not combined, because some are from one report, with the same seeds and data."
 )
@@ -641,7 +656,19 @@ def answer(group: Sequence[Result]) -> str:
 def _other(measured: Sequence[Result]) -> str:
     """Return what combined differences are predicted for: another data set, or another setting."""
     sizes_and_passes = {result.setting.place[1:] for result in measured}
-    return DATA_SET if len(sizes_and_passes) == 1 else SETTING
+    is_same_model = len(sizes_and_passes) == 1
+    return DATA_SET if is_same_model and not _share_data(measured) else SETTING
+
+
+def _share_data(results_shown: Sequence[Result]) -> bool:
+    """Return whether some results have the same data, or a text that is the beginning of another one."""
+    seen: set[str] = set()
+    for result in results_shown:
+        data = {CUT_FROM.get(part[0], part[0]) for part in result.setting.parts}
+        if not seen.isdisjoint(data):
+            return True
+        seen |= data
+    return False
 
 
 def remarks(group: Sequence[Result]) -> str:
@@ -736,7 +763,7 @@ This card has the differences that one change, {change}, makes in the [committed
 |---|---:|---:|---|---|---:|---:|---:|---:|---|
 {rows}
 
-{margins}Intervals are those of the reports, simultaneous within a report.{cautions}
+{margins}Intervals are those of the reports, simultaneous within a family of contrasts of a report.{cautions}
 Parameters (without embeddings) and FLOPs per token are those of the changed model against the other one{averages}.
 
 {combination}{repeat}{generated}
@@ -840,9 +867,7 @@ def _combination(group: Sequence[Result]) -> str:
     together = [measured for measured in groups if combined(measured)]
     if not together:
         return ""
-    shares_data = any(
-        len({result.setting.data for result in measured}) < len(measured) for measured in together
-    )
+    shares_data = any(_share_data(measured) for measured in together)
     return COMBINATION.format(dependence=DEPENDENCE if shares_data else "")
 
 

@@ -256,6 +256,25 @@ def test_the_choice_of_tuned_values_is_a_source_of_variance_of_every_contrast(an
     )
 
 
+def test_contrasts_of_lengths_are_named_as_without_the_variance_of_tuning(analysed):
+    generator = np.random.default_rng(3)
+    trials_of = {}
+    for slug in ("sinusoidal", "rotary"):
+        losses = losses_of(RATES, 0.004, generator)
+        rows = zip(RATES, losses, strict=True)
+        trials_of[slug] = [trial(rate, row, 1 - row) for rate, row in rows]
+    sides = {"variant": "rotary", "against": "sinusoidal", "metric": "test/exact_match"}
+    long = sides | {"name": "long", "lengths": [9, 14]}
+    study = {"axes": {"positional": [*trials_of]}, "tuning": tuning_of(trials_of)}
+    analysis = analysed(**study, declared=[sides | {"name": "all"}, long])
+    caption = interval_caption(analysis, analysis.main_contrasts)
+    assert "they include the variance of training seeds, examples and tuning" in caption
+    assert (
+        "The variance of tuning is not included for long: tuning runs have no scores by source length"
+        in caption
+    )
+
+
 def test_resampled_minima_vary_as_those_of_repeated_tunings():
     generator = np.random.default_rng(11)
     minima, variances = [], []

@@ -17,6 +17,7 @@ def make_report(folder: Path, spread: float, collapsed: int = 0) -> None:
     folder.mkdir(parents=True)
     contrast = {
         "main": True,
+        "direction": "better",
         "metric": "test/loss",
         "name": "rotary instead of sinusoidal",
         "pairs": [["rotary", "sinusoidal"]],
@@ -28,8 +29,8 @@ def make_report(folder: Path, spread: float, collapsed: int = 0) -> None:
     answer = {
         "metric": "test/loss",
         "collapses": {"rotary": {"collapsed": collapsed}},
-        "settings": {"sinusoidal": SETTING, "rotary": SETTING},
-        "contrasts": [contrast, contrast | {"main": False}],
+        "settings": {"sinusoidal": SETTING, "rotary": SETTING, "copy": SETTING},
+        "contrasts": [contrast, contrast | {"main": False}, contrast | {"direction": "identical"}],
     }
     (folder / "answer.json").write_text(json.dumps(answer), encoding="utf-8")
     rows = ["variant,title,state,test/loss,train/loss"]
@@ -37,6 +38,7 @@ def make_report(folder: Path, spread: float, collapsed: int = 0) -> None:
         sign = 1 if seed % 2 else -1
         rows.append(f"sinusoidal,sinusoidal,DONE,{1 + sign * spread},0")
         rows.append(f"rotary,with rotary,DONE,{1 + 2 * sign * spread},0")
+        rows.append(f"copy,a copy of sinusoidal,DONE,{1 + sign * spread},0")
     rows.append("sinusoidal,sinusoidal,FAILED,9,0")
     (folder / "results.csv").write_text("\n".join(rows), encoding="utf-8")
 
@@ -49,6 +51,18 @@ def test_the_table_has_a_row_per_variant_metric_and_source(tmp_path: Path) -> No
     assert (rotary.component, rotary.sd) == ("with rotary", pytest.approx(0.02 * factor))
     assert (examples.source, examples.sd, examples.degrees) == ("examples", pytest.approx(2e-3), 19)
     assert {row.metric for row in (sinusoidal, rotary, examples)} == {"test/loss"}
+
+
+def test_a_variance_of_examples_that_is_not_positive_counts_in_the_median(tmp_path: Path) -> None:
+    make_report(tmp_path / "a", 0.01)
+    file = tmp_path / "a" / "answer.json"
+    answer = json.loads(file.read_text(encoding="utf-8"))
+    without = [{"name": "examples", "variance": 0.0, "degrees": 19}]
+    answer["contrasts"].append(answer["contrasts"][0] | {"sources": without})
+    file.write_text(json.dumps(answer), encoding="utf-8")
+    rows = noise(tmp_path)
+    assert [row.sd for row in rows if row.source == "examples"] == [pytest.approx(2e-3), 0.0]
+    assert "| 78 | 0.001 |" in page(rows, {"a": "test/loss"})
 
 
 def test_a_variant_with_collapsed_runs_has_no_row(tmp_path: Path) -> None:

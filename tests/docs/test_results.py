@@ -30,6 +30,7 @@ from results import (
 
 BASE = "sinusoidal"
 CHANGED = "rotary"
+SAME_DATA = "Some settings have the same data"
 SETTING = {
     "data": "text tinyshakespeare",
     "layers": [4],
@@ -267,6 +268,32 @@ def test_differences_are_predicted_for_what_differs_between_the_settings(
     assert f"95 % prediction interval for {other}" in answer(group)
 
 
+@case_table(
+    ("fields", "sentence"),
+    [
+        (
+            [{"data": "tatoeba eng-spa"}, {"data": "toy-grammar"}, {}],
+            "tokens of different datasets",
+        ),
+        ([{"data": "text shakespeare"}, {}, {"data": "text other"}], SAME_DATA),
+        ([{"width": 16}, {"width": 32}, {"width": 64}], SAME_DATA),
+    ],
+    default=3,
+)
+def test_settings_with_other_tokens_are_not_combined_and_equal_texts_are_named(
+    fields: list[dict[str, object]], sentence: str, tmp_path: Path
+) -> None:
+    for number, other in enumerate(fields):
+        setting = SETTING | {"width": 64} | other
+        make_report(
+            tmp_path / f"report-{number}", contrast(-0.02 - 0.004 * number, setting=setting)
+        )
+    ((change, group),) = by_change(results(tmp_path)).items()
+    page = card(change, group, tmp_path)
+    assert sentence in page
+    assert "prediction interval for another data set" not in page
+
+
 def test_cards_and_the_page_have_what_limits_the_reports(reports: Path) -> None:
     file = reports / "width-64" / "answer.json"
     stored = json.loads(file.read_text(encoding="utf-8"))
@@ -309,7 +336,10 @@ def test_a_page_without_both_comments_of_a_place_is_refused(page: str) -> None:
 
 
 def test_settings_with_one_that_has_no_variance_are_not_combined(reports: Path) -> None:
-    constant = [{"name": "training seeds", "variance": 0.0, "degrees": 5}]
+    constant = [
+        {"name": "training seeds", "variance": 0.0, "degrees": 5},
+        {"name": "examples", "variance": 1e-8, "degrees": 19},
+    ]
     made = contrast(0.0, "identical", setting=SETTING | {"width": 16}, sources=constant)
     make_report(reports / "width-16", made)
     ((change, group),) = by_change(results(reports)).items()

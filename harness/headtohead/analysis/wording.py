@@ -12,7 +12,7 @@ from headtohead.config.labels import listed
 from headtohead.storage.contrasts import FAMILY_NAMES
 from headtohead.storage.experiment import VariantRecord
 from headtohead.storage.metrics import counted, readable, show
-from headtohead_judge.paired_tests import EXAMPLES
+from headtohead_judge.paired_tests import EXAMPLES, SELECTION
 from headtohead_judge.verdicts import IDENTICAL, possible_text
 
 
@@ -57,6 +57,10 @@ NO_SELECTION = " The variance of tuning is not included: {reason}."
 NO_SELECTION_OF = (
     " The variance of tuning {of_variants} is not included: the tuning runs have no {metric}."
 )
+NO_SELECTION_FOR = (
+    " The variance of tuning is not included for {contrasts}: tuning runs have no scores by source length, and the "
+    "variances of two metrics are not combined."
+)
 MAX_NAMED = 3
 """Maximum number of contrasts or variants that a caption names."""
 
@@ -97,7 +101,8 @@ def _no_selection(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> st
     """Return a sentence, with a space before it, about why the variance of tuning is not included.
 
     The first contrast counts in whose metric no variant has such a variance, or one of whose variants has tuning runs
-    without the metric. Empty if there is no such contrast, and if nothing is tuned.
+    without the metric. Without such a contrast, those of source lengths and of several metrics are named. Empty if all
+    have the variance, and if nothing is tuned.
     """
     if analysis.frames.record.tuning is None:
         return ""
@@ -115,7 +120,19 @@ def _no_selection(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> st
             metric = readable(contrast.metric)
             of_variants = of_phrases(names, most=MAX_NAMED)
             return NO_SELECTION_OF.format(of_variants=of_variants, metric=metric)
-    return ""
+    others = [contrast for contrast in contrasts if _lacks_selection(analysis, contrast)]
+    if not others:
+        return ""
+    names = listed([contrast.name for contrast in others], most=MAX_NAMED)
+    return NO_SELECTION_FOR.format(contrasts=names)
+
+
+def _lacks_selection(analysis: Analysis, contrast: ContrastResult) -> bool:
+    """Return whether a contrast has a tuned variant, but no variance of tuning."""
+    is_tuned = False
+    for side in contrast.trained.sides:
+        is_tuned |= side.variant in analysis.selections(side.metric).by_variant
+    return is_tuned and SELECTION not in contrast.source_names
 
 
 def _seeds_only(analysis: Analysis, contrasts: Sequence[ContrastResult], *, is_all: bool) -> str:

@@ -481,8 +481,8 @@ LOOKS = (
     "distribution of their t-tests (Pocock)."
 )
 ERROR_RATE = (
-    "Error rate of the whole report: {families} families, each with a wrong interval in at most 5 % of studies; any "
-    "wrong interval of the report in at most {percent} %."
+    "Error rate of the whole report: {families} families, each with a wrong interval in about 5 % of studies or fewer "
+    "if variances are similar; then any wrong interval of the report in about {percent} % or fewer."
 )
 
 

@@ -37,7 +37,7 @@ class Noise:
         component: The variant; for examples, the contrast.
         source: `SEEDS` for the standard deviation of a score over seeds, or ``examples`` for the standard error of a
             difference that the choice of test examples causes.
-        sd: The standard deviation, above 0.
+        sd: The standard deviation; that of examples can be 0.
         degrees: Its degrees of freedom.
     """
 

@@ -104,6 +104,16 @@ def test_noise_over_seeds_is_not_called_learning(plant: Any) -> None:
     assert (trend.verdict, trend.reason) == ("not judged", "the change differs too much over seeds")
 
 
+def test_opposite_changes_of_the_seeds_are_not_called_flat(plant: Any) -> None:
+    def loss(variant: str, seed: int, step: int) -> float:
+        slope = {1: 0.4, 2: -0.4}.get(seed, 0.0)
+        return 3 - slope * step / 200
+
+    trend = trend_of(plant(loss))
+    assert abs(trend.fall) < 0.01
+    assert (trend.verdict, trend.reason) == ("not judged", "the change differs too much over seeds")
+
+
 def test_noisy_evaluations_are_fitted_by_a_line(plant: Any) -> None:
     """A single evaluation has a standard deviation of 0.05; 21 of them estimate the fall of 0.1 to about 0.02."""
     trend = trend_of(plant(falling(0.1, noise=0.05), steps=range(10, STEPS + 1, 10)))

@@ -62,3 +62,14 @@ def test_variants_with_the_same_scores_enter_the_model_once() -> None:
     scores = np.random.default_rng(2).normal(size=(4, 6))
     assert block_model([*scores, scores[0]]) == block_model(scores)
     assert block_model([scores[0], scores[0]]) is None
+
+
+def test_copies_with_rounding_errors_or_a_missing_score_enter_the_model_once() -> None:
+    scores = np.random.default_rng(2).normal(size=(4, 6))
+    scores[0, 2] = np.nan
+    copies = scores[0] + 1e-15 * np.arange(3)[:, None]
+    model, expected = block_model([*scores, *copies]), block_model(scores)
+    assert model is not None
+    assert expected is not None
+    assert (model.degrees, model.prior) == (expected.degrees, pytest.approx(expected.prior))
+    assert model.residual_variance == pytest.approx(expected.residual_variance)

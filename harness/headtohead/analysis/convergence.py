@@ -269,16 +269,17 @@ def _variant_trend(
 def _verdict(frames: Frames, slug: str, mean: RunTrend, error: float) -> tuple[str, str | None]:
     """Return the verdict on a mean trend, and the reason of a verdict that the fraction of the loss does not explain.
 
-    A change of at most 1 % or 0.01 nats is flat. A larger one is not judged if it is within two standard errors; for a
-    single run, the standard error is NaN and this is not tested.
+    A change of at most 1 % or 0.01 nats is flat. Neither a flat nor a larger change is judged if two standard errors are
+    as much as the larger of these limits and as the change; the standard error of a single run is NaN and never is.
     """
     change = abs(mean.fall)
+    limit = max(MIN_FALL_FRACTION * mean.loss, MIN_FALL_NATS)
+    if STANDARD_ERRORS * error >= max(limit, change):
+        return NOT_JUDGED, "the change differs too much over seeds"
     if change <= MIN_FALL_FRACTION * mean.loss:
         return _flat_verdict(frames, slug), None
     if change <= MIN_FALL_NATS:
         return _flat_verdict(frames, slug), f"the change is at most {MIN_FALL_NATS} nats"
-    if change <= STANDARD_ERRORS * error:
-        return NOT_JUDGED, "the change differs too much over seeds"
     if mean.fall > 0:
         return STILL_LEARNING, None
     return RISING, None

@@ -19,9 +19,9 @@ from typing import TypeVar
 
 import numpy as np
 import scipy
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from headtohead_judge.paired_tests import Difference
+from headtohead_judge.paired_tests import Difference, rounding_error
 
 Name = TypeVar("Name", bound=Hashable)
 
@@ -117,7 +117,7 @@ def block_model(scores: ArrayLike) -> BlockModel | None:
     NaN is a missing score. Variants and seeds with a single score do not enter the model. Variants with the same
     scores in every seed, such as two implementations of one function, enter it once.
     """
-    x = np.unique(np.array(scores, dtype=np.float64, ndmin=2), axis=0)
+    x, _ = _distinct(scores)
     while True:
         is_score = np.isfinite(x)
         rows = is_score.sum(axis=1) > 1
@@ -141,6 +141,20 @@ def block_model(scores: ArrayLike) -> BlockModel | None:
     variances = squares / variant_degrees * variants / (variants - 1)
     prior = min(MAX_PRIOR_DEGREES, prior_degrees(variances, variant_degrees))
     return BlockModel(float(squares.sum() / degrees), degrees, prior)
+
+
+def _distinct(scores: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    """Return the rows of ``[variant, seed]`` with different scores, and for each variant the number of its row.
+
+    Scores that differ by no more than their `rounding_error` are the same, and so are missing ones.
+    """
+    x = np.array(scores, dtype=np.float64, ndmin=2)
+    step = rounding_error(x)
+    keys = np.round(x / step) if step else x
+    # A missing score is NaN, which differs from itself.
+    keys = np.where(np.isnan(keys), np.inf, keys)
+    _, first, rows = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    return x[first], rows.reshape(-1)
 
 
 def pooled(scores: Mapping[Name, Sequence[float]]) -> tuple[BlockModel | None, dict[Name, float]]:
@@ -192,7 +206,7 @@ def larger_deviations(scores: ArrayLike) -> list[float]:
     each variant of the upper half is compared with all before it. The first with a larger variance, and all after it,
     have a ratio, so several variants with large variances do not conceal each other.
     """
-    x, rows = np.unique(np.array(scores, dtype=np.float64, ndmin=2), axis=0, return_inverse=True)
+    x, rows = _distinct(scores)
     degrees = np.maximum(np.isfinite(x).sum(axis=1) - 1, 0)
     means = np.nansum(x, axis=1, keepdims=True) / (degrees[:, None] + 1)
     squares = np.nansum((x - means) ** 2, axis=1)

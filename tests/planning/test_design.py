@@ -222,8 +222,12 @@ def test_a_value_without_effect_is_noted_and_no_variant(design):
             "design: [{product: {train.weight_decay: [0.0], train.decay: [all, matrices]}}]",
             "train.decay matrices",
         ),
+        (
+            "design: [{product: {positional: [sinusoidal, rotary], train.decay: [all, matrices]}}]",
+            "train.decay matrices",
+        ),
     ],
-    ids=["size", "product"],
+    ids=["size", "product", "two variants"],
 )
 def test_the_note_names_the_fields_without_effect_that_differ(design, text, fields):
     found = design(text, "train.weight_decay=0.0")
@@ -319,7 +323,7 @@ ERRORS = [
     ),
     (
         "baseline: {model: {architecture: decoder-only}}\ndesign: [{one_at_a_time: {positional.encoder: [rotary]}}]",
-        "design.positional.encoder",
+        "design[0].one_at_a_time.positional.encoder[0]",
         "a decoder-only model has neither encoder nor cross-attention",
     ),
     ("exclude: [{when: {}, reason: why}]", "exclude[0].when", "no axis values are given"),

@@ -406,6 +406,27 @@ def test_the_command_names_the_file_or_an_experiment_with_another_name(
         assert "none: Adds x." in text
 
 
+@case_table(
+    ("rates", "expected"),
+    [
+        ((0.001, 0.001), "0.001, the default"),
+        ((0.5, 0.5), "0.5, the same for all variants"),
+        ((0.001, 0.5), "0.001 / 0.5, varied by the experiment"),
+    ],
+    default=3,
+)
+def test_where_a_learning_rate_comes_from_follows_from_the_rates_of_the_variants(
+    rates, expected, analysed
+):
+    rate_of = dict(zip(("sinusoidal", "none"), rates, strict=True))
+
+    def config(axes):
+        return {"train": {"lr": rate_of[axes["positional"]]}}
+
+    analysis = analysed(axes={"positional": [*rate_of]}, config=config)
+    assert f"learning rate {expected}, schedule" in complete_setup(analysis)
+
+
 def test_a_tuned_learning_rate_has_its_sweep_and_its_edge(small, tmp_path, without_figures):
     folder = small().frames.directory
     file = folder / "experiment.json"

@@ -54,7 +54,7 @@ from headtohead.training.results import (
 PROGRESS_SECONDS = 0.5
 
 MAX_VALUE = 1e300
-"""Values of metrics from which a record leaves them out, as infinite ones."""
+"""Metrics of at least this size are not recorded, as if they were infinite."""
 
 log = logging.getLogger(__name__)
 

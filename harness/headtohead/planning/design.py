@@ -256,6 +256,16 @@ class _Cell:
     written: Values
 
 
+def _fields_without_effect(config: RunConfig, equal: RunConfig) -> str:
+    """Return the note on the fields of ``train`` in which two combinations differ whose results are equal."""
+    fields = []
+    for name in type(config.train).model_fields:
+        if getattr(config.train, name) != getattr(equal.train, name):
+            label = label_at(config, ("train", name))
+            fields.append(f"train.{name} {text(label)}")
+    return f"{', '.join(fields)} changes nothing: another combination has the same effect"
+
+
 @dataclass(frozen=True)
 class Product:
     """A product block: its axes, and the key of each combination by the indices of its values."""
@@ -451,8 +461,8 @@ class Axes:
         for axis in self.axes:
             _, _, field = axis.partition(".")
             if field.split(".")[0] in names:
-                location = self.loaded.location("design").child(axis)
-                raise location.error(
+                first = next(cell for cell in self.cells.values() if axis in cell.written)
+                raise first.written[axis].location.error(
                     "a decoder-only model has neither encoder nor cross-attention; remove this axis"
                 )
 
@@ -646,14 +656,9 @@ class Axes:
         key = variant_key(cell.config, match)
         equal_cell = self.cells.setdefault(key, cell)
         if equal_cell.config.train != cell.config.train:
-            fields = []
-            for name in type(cell.config.train).model_fields:
-                if getattr(cell.config.train, name) != getattr(equal_cell.config.train, name):
-                    label = label_at(cell.config, ("train", name))
-                    fields.append(f"train.{name} {text(label)}")
-            self.notes.append(
-                f"{', '.join(fields)} changes nothing: another combination has the same effect"
-            )
+            note = _fields_without_effect(cell.config, equal_cell.config)
+            if note not in self.notes:
+                self.notes.append(note)
         equal_cell.written = {**cell.written, **equal_cell.written}
         return key
 

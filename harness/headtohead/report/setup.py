@@ -198,18 +198,19 @@ TUNED_AT_THE_EDGE = (
 def learning_rate(analysis: Analysis) -> str:
     """Return the learning rates of the study as text, and how they were chosen.
 
-    They were tuned, vary in the design, are the default, or set in the file. Of a sweep that has ended, the text has
-    the number of variants with a best value at its edge, in any tuned field, if there are any.
+    They were tuned, differ between variants, are the default, or another one that all variants have. Of a sweep that has
+    ended, the text has the number of variants with a best value at its edge, in any tuned field, if there are any.
     """
     rate = _values_by_field(analysis)[LEARNING_RATE]
     tuning = _tuned_rates(analysis)
     if tuning is not None:
         return _tuned_rate(rate, tuning)
-    if LEARNING_RATE in analysis.frames.record.axes:
+    rates = {variant.config.train.lr for variant in analysis.frames.by_slug.values()}
+    if len(rates) > 1:
         return f"{rate}, varied by the experiment"
-    if rate == _distinct_values([TrainConfig.model_fields["lr"].default]):
+    if rates == {TrainConfig.model_fields["lr"].default}:
         return f"{rate}, the default"
-    return f"{rate}, set in the experiment file"
+    return f"{rate}, the same for all variants"
 
 
 def _tuned_rates(analysis: Analysis) -> TuningRecord | None:

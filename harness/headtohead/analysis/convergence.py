@@ -269,8 +269,8 @@ def _variant_trend(
 def _verdict(frames: Frames, slug: str, mean: RunTrend, error: float) -> tuple[str, str | None]:
     """Return the verdict on a mean trend, and the reason of a verdict that the fraction of the loss does not explain.
 
-    A change of at most 1 % or 0.01 nats is flat. Neither a flat nor a larger change is judged if two standard errors are
-    as much as the larger of these limits and as the change; the standard error of a single run is NaN and never is.
+    A change of at most 1 % or 0.01 nats is flat. Neither a flat nor a larger change is judged if two standard errors
+    are as much as the larger of these limits and as the change; the standard error of a single run is NaN, never so.
     """
     change = abs(mean.fall)
     limit = max(MIN_FALL_FRACTION * mean.loss, MIN_FALL_NATS)

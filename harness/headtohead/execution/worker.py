@@ -443,10 +443,10 @@ class Worker:
             log.debug("%s: step %d: %s", run.path.name, step, finite)
             if "train/loss" in finite:
                 self.losses[index] = finite["train/loss"]
-            if self.training.progress.members[index].ended != End.DIVERGED:
+            if not evaluation.divergence:
                 self.hooks.on_evaluation(run=run.path, step=step, metrics=finite)
                 return
-            run.set_state(states.DIVERGED, step=step, reason=self._divergence(step, finite))
+            run.set_state(states.DIVERGED, step=step, reason=evaluation.divergence)
             self._announce_end(index, states.DIVERGED)
 
     def _on_loss(self, loss: Evaluation) -> None:
@@ -456,15 +456,6 @@ class Worker:
             self.runs[loss.member].log_metrics(loss.step, loss.epoch, time.time(), finite)
             if "train/loss" in finite:
                 self.losses[loss.member] = finite["train/loss"]
-
-    def _divergence(self, step: int, finite: Mapping[str, float]) -> str:
-        """Return why a member diverged, from its finite metrics at that step."""
-        if not {"valid/loss", "train/loss"} <= finite.keys():
-            return f"the loss is not finite at step {step}"
-        return (
-            f"the validation loss, {finite['valid/loss']:,.2f}, is worse than that of a uniform guess, "
-            f"{self.training.uniform_loss:,.2f}; lower train.lr"
-        )
 
     def _finish(self) -> None:
         """Score the members that reached the end of their training or stopped early, and write their results.

@@ -198,8 +198,8 @@ TUNED_AT_THE_EDGE = (
 def learning_rate(analysis: Analysis) -> str:
     """Return the learning rates of the study as text, and how they were chosen.
 
-    They were tuned, differ between variants, are the default, or another one that all variants have. Of a sweep that has
-    ended, the text has the number of variants with a best value at its edge, in any tuned field, if there are any.
+    They were tuned, differ between variants, are the default, or another one that all variants have. Of a sweep that
+    has ended, the text has the number of variants with a best value at its edge, in any tuned field, if there are any.
     """
     rate = _values_by_field(analysis)[LEARNING_RATE]
     tuning = _tuned_rates(analysis)

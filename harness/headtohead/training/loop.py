@@ -138,12 +138,16 @@ class Clock:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The metrics of a member at an evaluation, or its training loss between two evaluations."""
+    """The metrics of a member at an evaluation, or its training loss between two evaluations.
+
+    ``divergence`` is why the member diverged, or empty.
+    """
 
     member: int
     step: int
     epoch: float
     metrics: dict[str, float]
+    divergence: str = ""
 
 
 class TimeLimitReached(Exception):
@@ -482,10 +486,12 @@ class StackTraining:
         rate = self.optimizer.rate(index, self.progress.step)
         return {"train/loss": losses[index], "train/lr": rate}
 
-    def _evaluation(self, index: int, metrics: dict[str, float]) -> Evaluation:
-        """Return the metrics of a member at the present step."""
+    def _evaluation(
+        self, index: int, metrics: dict[str, float], divergence: str = ""
+    ) -> Evaluation:
+        """Return the metrics of a member at the present step, and why it diverged."""
         step = self.progress.step
-        return Evaluation(index, step, step / self.batches.steps_per_epoch, metrics)
+        return Evaluation(index, step, step / self.batches.steps_per_epoch, metrics, divergence)
 
     def _check_losses(self) -> None:
         """Report the training losses at the end of an averaging interval, and end members that are not finite.
@@ -496,13 +502,31 @@ class StackTraining:
         means = self._mean_losses()
         losses = self._take_losses()
         for index in self.active_members:
-            evaluation = self._evaluation(index, self._loss_metrics(index, losses))
-            if math.isfinite(means[index]):
-                self.events.on_loss(evaluation)
-                continue
-            self.retire(index, End.DIVERGED)
-            self.events.on_evaluation(evaluation)
+            metrics = self._loss_metrics(index, losses)
+            divergence = self._divergence([means[index]])
+            if divergence:
+                self.retire(index, End.DIVERGED)
+                self.events.on_evaluation(self._evaluation(index, metrics, divergence))
+            else:
+                self.events.on_loss(self._evaluation(index, metrics))
         self._start_means()
+
+    def _divergence(self, losses: Sequence[float], *, is_at_end: bool = False) -> str:
+        """Return why a member has diverged at the present step, or an empty text.
+
+        Args:
+            losses: Its validation loss at an evaluation, and its mean training loss.
+            is_at_end: Whether these are the losses of a complete training, of which one must be below that of a
+                uniform guess.
+        """
+        if not math.isfinite(sum(losses)):
+            return f"the loss is not finite at step {self.progress.step}"
+        if is_at_end and min(losses) > self.uniform_loss:
+            return (
+                f"the validation loss, {losses[0]:,.2f}, and the training loss are worse than that of a uniform guess, "
+                f"{self.uniform_loss:,.2f}; lower train.lr"
+            )
+        return ""
 
     def _mean_losses(self) -> list[float]:
         """Return the mean training loss per member over the averaging interval, for which the device is waited for."""
@@ -531,17 +555,17 @@ class StackTraining:
         forced = self._validation()
         self._last_validation = forced
         # Training that is too short has not diverged, and early stopping returns to the best weights.
-        is_judged = step >= max(self.steps, MIN_JUDGED_STEPS) and self.train.early_stopping is None
+        is_at_end = step >= max(self.steps, MIN_JUDGED_STEPS) and self.train.early_stopping is None
         for index in self.active_members:
             metrics = {f"valid/{name}": value for name, value in forced.metrics(index).items()}
             losses = [metrics["valid/loss"]]
             if step:
                 metrics = self._loss_metrics(index, train_losses) | metrics
                 losses.append(mean_losses[index])
-            # At the end, both losses may exceed the loss of a uniform guess.
-            if not math.isfinite(sum(losses)) or (is_judged and min(losses) > self.uniform_loss):
+            divergence = self._divergence(losses, is_at_end=is_at_end)
+            if divergence:
                 self.retire(index, End.DIVERGED)
-            self.events.on_evaluation(self._evaluation(index, metrics))
+            self.events.on_evaluation(self._evaluation(index, metrics, divergence))
             self._stop_early(index, metrics)
         self._start_means()
 

@@ -30,7 +30,7 @@ from headtohead_judge.noise import (
 )
 from headtohead_judge.paired_tests import EXAMPLES, SEEDS
 from headtohead_judge.verdicts import IDENTICAL
-from results import REPORTS, RESULTS, committed_answers
+from measured import REPORTS, RESULTS, committed_answers
 
 METRICS = (
     "valid/loss",

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-import results
+import cards as change_cards
+import measured
 from headtohead.report.writing import CHECKSUMS, write_report
 from made import case_table
 from made.fake_study import Study, write_study
@@ -424,9 +425,9 @@ def card(tmp_path_factory, no_figures):
         )
         with no_figures():
             write_report(write_study(root / "runs", study), root / "reports")
-    ((change, group),) = results.by_change(results.results(root / "reports")).items()
+    ((change, group),) = measured.by_change(measured.measured_results(root / "reports")).items()
     file = root / "card.md"
-    file.write_text(results.card(change, group, root / "reports"), encoding="utf-8")
+    file.write_text(change_cards.card(change, group, root / "reports"), encoding="utf-8")
     return file, root / "reports"
 
 
@@ -461,7 +462,7 @@ def test_changed_numbers_of_a_card_are_found(card, benchmark, tmp_path):
 )
 def test_changed_limits_of_a_card_are_found(old, new, benchmark, tmp_path):
     benchmark("recompute_text")
-    page = (results.RESULTS / "attention-split-heads-linear.md").read_text(encoding="utf-8")
+    page = (measured.RESULTS / "attention-split-heads-linear.md").read_text(encoding="utf-8")
     changed_page, times = re.subn(old, new, page)
     assert times == 1
     changed = tmp_path / "card.md"
@@ -472,6 +473,6 @@ def test_changed_limits_of_a_card_are_found(old, new, benchmark, tmp_path):
 def test_every_number_of_the_committed_cards_is_that_of_a_report(benchmark, capsys):
     checked = benchmark("recompute_text")
     is_card = benchmark("report_text.cards").is_card
-    cards = [str(file) for file in results.RESULTS.glob("*.md") if is_card(file)]
+    cards = [str(file) for file in measured.RESULTS.glob("*.md") if is_card(file)]
     assert cards
     assert checked.main(cards) == 0, capsys.readouterr().out

@@ -25,6 +25,7 @@ from headtohead.report.figures.rows import strip_figure
 from headtohead.report.variants import score_section
 from headtohead.storage.frames import load_frames
 from made import plugin_file, separate_registry
+from measured import RESULTS
 
 SLOPE = plugin_file(
     """
@@ -168,7 +169,7 @@ def test_an_author_goes_from_a_new_plugin_to_a_card_on_the_results_page(
     repository = Path("repository")
     for folder in ("experiments", "docs/results"):
         (repository / folder).mkdir(parents=True)
-    shutil.copy(pages.RESULTS / "README.md", repository / "docs" / "results")
+    shutil.copy(RESULTS / "README.md", repository / "docs" / "results")
     plugin = Path(shutil.copy(plugin, repository / "experiments"))
     shrink(plugin)
     page = repository / "docs" / "results" / "my-idea.md"

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from headtohead_judge.noise import FILE, read_noise
+from measured import REPORTS, RESULTS, committed_answers
 from noise import noise, page, table
-from results import REPORTS, RESULTS, committed_answers
 
 SETTING = {"data": "text novel", "width": 64, "layers": [4], "steps": 1000}
 

@@ -7,26 +7,12 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
+from cards import PUBLISHED, card, published_page
+from combining import answer, remarks
 from headtohead.storage.metrics import readable, show
 from made import case_table
-from results import (
-    ONE_SETTING,
-    PUBLISHED,
-    REPORTS,
-    ROOT,
-    answer,
-    between,
-    by_change,
-    card,
-    heat_map,
-    limits,
-    published_page,
-    remarks,
-    results,
-    slug,
-    table,
-    write,
-)
+from measured import REPORTS, ROOT, by_change, limits, measured_results, slug
+from results import ONE_SETTING, between, heat_map, table, write
 
 BASE = "sinusoidal"
 CHANGED = "rotary"
@@ -98,7 +84,7 @@ def reports(tmp_path: Path) -> Path:
 
 
 def test_the_heat_map_has_the_changes_with_several_settings(reports: Path) -> None:
-    shown = results(reports)
+    shown = measured_results(reports)
     head, _, *rows = heat_map(shown).splitlines()
     columns = head.strip("| ").split(" | ")[1:]
     expected = {}
@@ -127,7 +113,7 @@ def test_results_that_share_a_cell_are_labelled_by_what_distinguishes_them(repor
     ]
     make_report(reports / "sizes", *sizes)
     make_report(reports / "two-models", contrast(-0.031), contrast(-0.077))
-    text = heat_map(results(reports))
+    text = heat_map(measured_results(reports))
     assert "equal parameters:<br>+0.030<br>" in text
     assert "sizes as configured:<br>+0.030<br>" in text
     assert "| −0.028<br>" in text
@@ -135,7 +121,7 @@ def test_results_that_share_a_cell_are_labelled_by_what_distinguishes_them(repor
 
 
 def test_the_table_has_a_row_per_change_and_setting(reports: Path) -> None:
-    _, _, *rows = table(results(reports)).splitlines()
+    _, _, *rows = table(measured_results(reports)).splitlines()
     assert rows[0] == (
         "| [rotary instead of sinusoidal](positional-sinusoidal-rotary.md) "
         "| text tinyshakespeare, width 128, 4 layers, 1,000 steps, 0.78 passes "
@@ -146,7 +132,7 @@ def test_the_table_has_a_row_per_change_and_setting(reports: Path) -> None:
 
 
 def test_a_card_names_its_change_and_the_margins(reports: Path) -> None:
-    ((change, group),) = by_change(results(reports)).items()
+    ((change, group),) = by_change(measured_results(reports)).items()
     page = card(change, group, reports)
     assert "the differences that one change, `positional`: sinusoidal → rotary, makes" in page
     assert "The margin, the smallest difference that matters, is 0.01 in test loss." in page
@@ -154,7 +140,7 @@ def test_a_card_names_its_change_and_the_margins(reports: Path) -> None:
 
 def test_two_settings_are_named_with_their_verdicts(reports: Path) -> None:
     shutil.rmtree(reports / "width-32")
-    (group,) = by_change(results(reports)).values()
+    (group,) = by_change(measured_results(reports)).values()
     assert answer(group) == (
         "Difference in test loss by setting: width 128, 4 layers −0.028 (−0.038 to −0.018), no difference shown; "
         "width 64, 4 layers −0.024 (−0.034 to −0.014), better."
@@ -166,7 +152,7 @@ def test_models_of_a_report_are_named_and_many_differences_have_their_range(tmp_
         contrast(-0.01 * number, "worse" if number == 3 else "better") for number in range(1, 5)
     ]
     make_report(tmp_path / "many", *many)
-    ((change, group),) = by_change(results(tmp_path)).items()
+    ((change, group),) = by_change(measured_results(tmp_path)).items()
     page = card(change, group, tmp_path)
     assert "**4 differences in test loss, from −0.040 to −0.010: 3 better and 1 worse.**" in page
     assert "tuned learning rates, model “model 2” | 1.500 | −0.030 test loss" in page
@@ -177,7 +163,7 @@ def test_reports_with_the_same_runs_are_not_combined(reports: Path) -> None:
     table_of_runs = (reports / "width-64" / "results.csv").read_text(encoding="utf-8")
     shared = table_of_runs.replace("width-64-rotary-0", "width-32-rotary-0")
     (reports / "width-64" / "results.csv").write_text(shared, encoding="utf-8")
-    ((change, group),) = by_change(results(reports)).items()
+    ((change, group),) = by_change(measured_results(reports)).items()
     page = card(change, group, reports)
     assert "not combined, because some reports share runs" in page
     assert "mean difference" not in page
@@ -200,19 +186,19 @@ def test_a_variant_that_equals_another_one_has_its_costs(tmp_path: Path) -> None
     raised = runs.read_text(encoding="utf-8").splitlines()
     raised[-1] = "rotary-1,rotary,heads-rotary-1,227,20"
     runs.write_text("\n".join(raised), encoding="utf-8")
-    ((change, group),) = by_change(results(tmp_path)).items()
+    ((change, group),) = by_change(measured_results(tmp_path)).items()
     page = card(change, group, tmp_path)
     assert "| +3.0 to +127.0 % | +0.0 to +100.0 % |" in page
     assert "for an average over several models the smallest and the largest value" in page
     stored["contrasts"].pop()
     file.write_text(json.dumps(stored), encoding="utf-8")
-    assert "| 6 |  |  |" in card(change, results(tmp_path), tmp_path)
+    assert "| 6 |  |  |" in card(change, measured_results(tmp_path), tmp_path)
 
 
 def test_a_report_on_a_text_of_the_script_has_its_command(reports: Path) -> None:
     page = "~~~\nh2h run experiments/mine.yaml\n~~~\n  data: {dataset: text, file: ../data/english.txt}\n"
     (reports / "width-64" / "report.md").write_text(page, encoding="utf-8")
-    ((change, group),) = by_change(results(reports)).items()
+    ((change, group),) = by_change(measured_results(reports)).items()
     _, _, repeat = card(change, group, reports).partition("To repeat it:")
     assert repeat.startswith(
         "\n\n```sh\npython benchmarks/texts.py data --shakespeare input.txt --pairs spa.txt\n"
@@ -221,7 +207,7 @@ def test_a_report_on_a_text_of_the_script_has_its_command(reports: Path) -> None
 
 
 def test_three_settings_are_combined_and_never_counted(reports: Path) -> None:
-    ((change, group),) = by_change(results(reports)).items()
+    ((change, group),) = by_change(measured_results(reports)).items()
     page = card(change, group, reports)
     spread = sum((each + 0.024) ** 2 for each in (-0.020, -0.024, -0.028)) / 2
     half = (
@@ -242,7 +228,7 @@ def test_combined_settings_with_the_same_data_are_named(data, is_named, tmp_path
         setting = SETTING | {"width": 32 * (number + 1), "data": f"text {name}"}
         made = contrast(-0.02 - 0.004 * number, setting=setting)
         make_report(reports / f"report-{number}", made)
-    ((change, group),) = by_change(results(reports)).items()
+    ((change, group),) = by_change(measured_results(reports)).items()
     page = card(change, group, reports)
     assert "combined by random effects" in page
     assert ("Some settings have the same data" in page) == is_named
@@ -264,7 +250,7 @@ def test_differences_are_predicted_for_what_differs_between_the_settings(
         make_report(
             tmp_path / f"report-{number}", contrast(-0.02 - 0.004 * number, setting=setting)
         )
-    (group,) = by_change(results(tmp_path)).values()
+    (group,) = by_change(measured_results(tmp_path)).values()
     assert f"95 % prediction interval for {other}" in answer(group)
 
 
@@ -288,7 +274,7 @@ def test_settings_with_other_tokens_are_not_combined_and_equal_texts_are_named(
         make_report(
             tmp_path / f"report-{number}", contrast(-0.02 - 0.004 * number, setting=setting)
         )
-    ((change, group),) = by_change(results(tmp_path)).items()
+    ((change, group),) = by_change(measured_results(tmp_path)).items()
     page = card(change, group, tmp_path)
     assert sentence in page
     assert "prediction interval for another data set" not in page
@@ -302,7 +288,7 @@ def test_cards_and_the_page_have_what_limits_the_reports(reports: Path) -> None:
         {"severity": "note", "limit": "a single data set"},
     ]
     file.write_text(json.dumps(stored), encoding="utf-8")
-    shown = results(reports)
+    shown = measured_results(reports)
     ((change, group),) = by_change(shown).items()
     expected = [
         "training ended early (`width-128`, `width-32`)",
@@ -318,14 +304,14 @@ def test_cards_and_the_page_have_what_limits_the_reports(reports: Path) -> None:
 def test_an_identical_result_has_no_empty_brackets(tmp_path: Path) -> None:
     make_report(tmp_path / "one", contrast(-0.02))
     make_report(tmp_path / "two", contrast(0.0, "identical", setting=SETTING | {"width": 16}))
-    (group,) = by_change(results(tmp_path)).values()
+    (group,) = by_change(measured_results(tmp_path)).values()
     assert "width 16, 4 layers 0.000, identical" in answer(group)
 
 
 def test_a_change_between_two_configurations_is_named_without_them(tmp_path: Path) -> None:
     name = "rotary instead of sinusoidal in GPT-2"
     make_report(tmp_path / "one", contrast(-0.02, family="added", name=name))
-    (result,) = results(tmp_path)
+    (result,) = measured_results(tmp_path)
     assert result.name == "rotary instead of sinusoidal"
 
 
@@ -342,7 +328,7 @@ def test_settings_with_one_that_has_no_variance_are_not_combined(reports: Path) 
     ]
     made = contrast(0.0, "identical", setting=SETTING | {"width": 16}, sources=constant)
     make_report(reports / "width-16", made)
-    ((change, group),) = by_change(results(reports)).items()
+    ((change, group),) = by_change(measured_results(reports)).items()
     page = card(change, group, reports)
     assert (
         "not combined, because a difference that is the same in every seed has no variance" in page
@@ -360,7 +346,7 @@ def test_an_average_has_the_values_of_all_its_settings(tmp_path: Path) -> None:
     file.write_text(json.dumps(stored), encoding="utf-8")
     with (folder / "results.csv").open("a", encoding="utf-8") as runs:
         runs.write("\ndeep,deep,h1,200,20\ndeep rotary,deep rotary,h2,200,22")
-    ((change, group),) = by_change(results(tmp_path / "reports")).items()
+    ((change, group),) = by_change(measured_results(tmp_path / "reports")).items()
     page = card(change, group, tmp_path / "reports")
     assert (
         "width 32, 4 and 2 encoder + 2 decoder layers, 1,000 and 2,000 steps, 0.78 passes" in page
@@ -370,7 +356,7 @@ def test_an_average_has_the_values_of_all_its_settings(tmp_path: Path) -> None:
 
 def test_two_settings_are_not_combined(reports: Path) -> None:
     shutil.rmtree(reports / "width-32")
-    ((change, group),) = by_change(results(reports)).items()
+    ((change, group),) = by_change(measured_results(reports)).items()
     page = card(change, group, reports)
     assert (
         "Measured in 2 settings in test loss (text tinyshakespeare): too few to predict the difference in others."
@@ -386,7 +372,7 @@ def test_a_card_has_the_command_of_each_report_with_its_options(reports: Path) -
     page = f"Seeds 1 to 6.\n\n~~~\n{command}\nh2h report experiments/text.yaml\n~~~\n"
     (reports / "width-64" / "report.md").write_text(page, encoding="utf-8")
     (reports / "width-128" / "report.md").write_text("Not from a file.\n", encoding="utf-8")
-    ((change, group),) = by_change(results(reports)).items()
+    ((change, group),) = by_change(measured_results(reports)).items()
     _, _, repeat = card(change, group, reports).partition("To repeat it:")
     assert repeat.startswith(
         "\n\n```sh\nh2h run experiments/text.yaml --name other --set data.file=data/other.txt\n```\n"
@@ -401,13 +387,13 @@ def at_an_end(**fields: object) -> dict[str, object]:
 
 
 def test_a_setting_at_an_end_is_named_and_neither_counted_nor_averaged(reports: Path) -> None:
-    ((change, group),) = by_change(results(reports)).items()
+    ((change, group),) = by_change(measured_results(reports)).items()
     before = answer(group)
     assert remarks(group) == ""
     for number in range(2):
         made = at_an_end(setting=SETTING | {"width": 8 + number})
         make_report(reports / f"zero-{number}", made)
-    ((change, group),) = by_change(results(reports)).items()
+    ((change, group),) = by_change(measured_results(reports)).items()
     assert len(group) == 5
     assert answer(group) == before
     assert remarks(group) == (
@@ -416,15 +402,15 @@ def test_a_setting_at_an_end_is_named_and_neither_counted_nor_averaged(reports: 
     page = card(change, group, reports)
     assert "| test loss: every score is 0.000 |  | cannot tell |" in page
     cell = '| test loss: every score is 0.000 |  | <span class="open">cannot tell</span> |'
-    assert table(results(reports)).count(cell) == 2
+    assert table(measured_results(reports)).count(cell) == 2
     shutil.rmtree(reports / "width-32")
-    (group,) = by_change(results(reports)).values()
+    (group,) = by_change(measured_results(reports)).values()
     assert "2 settings in test loss (text tinyshakespeare): too few" in remarks(group)
 
 
 def test_a_change_without_any_setting_that_can_tell_has_a_card(tmp_path: Path) -> None:
     make_report(tmp_path / "zero", at_an_end(sentence="Rotary: cannot tell."))
-    ((change, group),) = by_change(results(tmp_path)).items()
+    ((change, group),) = by_change(measured_results(tmp_path)).items()
     assert answer(group) == "Rotary: cannot tell."
     assert "figures/" not in card(change, group, tmp_path)
 
@@ -434,7 +420,7 @@ def test_a_declared_contrast_is_called_by_its_values_and_its_component_can_be_un
 ) -> None:
     change = {"field": "positional", "from": "alibi", "to": "mine"}
     make_report(tmp_path / "card-mine", contrast(0.1, family="declared", change=change, label="x"))
-    ((change_of_page, group),) = by_change(results(tmp_path)).items()
+    ((change_of_page, group),) = by_change(measured_results(tmp_path)).items()
     assert card(change_of_page, group, tmp_path).startswith("# Mine instead of alibi\n")
     (tmp_path / "mine.md").touch()
     page = card(change_of_page, group, tmp_path, tmp_path)
@@ -447,7 +433,7 @@ def test_a_declared_contrast_is_called_by_its_values_and_its_component_can_be_un
 def test_results_of_a_report_that_differ_in_matching_alone_are_not_combined(reports: Path) -> None:
     twice = [contrast(-0.02), contrast(0.01, setting=SETTING | {"width": 64, "matched": None})]
     make_report(reports / "matched-and-not", *twice)
-    ((change, group),) = by_change(results(reports)).items()
+    ((change, group),) = by_change(measured_results(reports)).items()
     page = card(change, group, reports)
     assert "not combined, because some are from one report" in page
     assert "mean difference" not in page
@@ -455,7 +441,7 @@ def test_results_of_a_report_that_differ_in_matching_alone_are_not_combined(repo
 
 def test_two_differences_of_a_change_in_a_setting_have_a_row_each(reports: Path) -> None:
     make_report(reports / "two-heads", contrast(-0.031), contrast(-0.077))
-    text = table(results(reports))
+    text = table(measured_results(reports))
     assert "model “model 0”, `two-heads` | 1.500 | −0.031 test loss" in text
     assert "model “model 1”, `two-heads` | 1.500 | −0.077 test loss" in text
 
@@ -471,7 +457,7 @@ def test_withdrawn_reports_and_contrasts_without_a_change_are_left_out(reports: 
         untested,
         training,
     )
-    assert {result.report for result in results(reports)} == {"width-32", "width-128"}
+    assert {result.report for result in measured_results(reports)} == {"width-32", "width-128"}
 
 
 def test_cards_that_no_report_has_any_more_leave_and_pages_of_authors_stay(
@@ -504,12 +490,12 @@ def test_a_published_page_is_that_of_the_committed_report(name: str) -> None:
 
 def test_the_committed_table_has_every_result() -> None:
     page = (ROOT / "docs" / "results" / "README.md").read_text(encoding="utf-8")
-    assert table(results(REPORTS)) in page
+    assert table(measured_results(REPORTS)) in page
 
 
 def test_a_declared_change_is_called_like_the_other_contrast_of_it(tmp_path: Path) -> None:
     claim = contrast(-0.02, family="declared", name="A claim (2017)")
     variant = contrast(-0.02, family="variants", name="with a rotation", main=False)
     make_report(tmp_path / "reports" / "claimed", claim, variant)
-    ((change, group),) = by_change(results(tmp_path / "reports")).items()
+    ((change, group),) = by_change(measured_results(tmp_path / "reports")).items()
     assert card(change, group, tmp_path / "reports").startswith("# With a rotation\n")

@@ -8,9 +8,10 @@ from html import unescape
 
 import pytest
 
+from cards import PUBLISHED, published_page
 from headtohead.report.writing import write_report
 from made.fake_study import Study, edit, write_study
-from results import PUBLISHED, RESULTS, published_page
+from measured import RESULTS
 
 WIDTH = 400
 SMALLEST = 9

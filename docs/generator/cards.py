@@ -47,8 +47,8 @@ PUBLISHED = ("quickstart", "architectures", "contested/components-shakespeare-1"
 CARD_STUDY = "card-"
 """Beginning of the names of the studies of ``h2h card``."""
 
-TEXTS = re.compile(r"data/(shakespeare|english|docstrings)\.txt")
-"""Files that ``benchmarks/texts.py`` writes."""
+TEXTS = re.compile(r"^(?!#).*data/(shakespeare|english|docstrings)\.txt", re.MULTILINE)
+"""A line that is no comment, with a file that ``benchmarks/texts.py`` writes."""
 
 
 def figure(group: Sequence[Result], metric: str) -> str:

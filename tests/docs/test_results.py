@@ -204,6 +204,9 @@ def test_a_report_on_a_text_of_the_script_has_its_command(reports: Path) -> None
         "\n\n```sh\npython benchmarks/texts.py data --shakespeare input.txt --pairs spa.txt\n"
         "h2h run experiments/mine.yaml\n```\n\nThe first command writes the texts"
     )
+    in_a_comment = page.replace("  data:", "# data:")
+    (reports / "width-64" / "report.md").write_text(in_a_comment, encoding="utf-8")
+    assert "texts.py" not in card(change, group, reports)
 
 
 def test_three_settings_are_combined_and_never_counted(reports: Path) -> None:

@@ -12,7 +12,7 @@ from scipy import stats
 from headtohead_judge.command import command
 from headtohead_judge.judging import judge
 from headtohead_judge.numbers import show_p
-from headtohead_judge.text import method_lines
+from headtohead_judge.text import SEEDS_ALONE, method_lines
 
 SEEDS = 6
 
@@ -37,7 +37,7 @@ def test_the_line_states_the_degrees_of_the_test_and_the_p_of_each_plain_paired_
     judged = judge(table, baseline="base")
     (line,) = method_lines(judged)
     first = judged.variants[0].difference
-    start = f"test: paired t-test; variance of 5 variants, {first.degrees:.3g} degrees of freedom; "
+    start = f"test: paired t-test; variance of 5 variants, {first.degrees:.3g} degrees of freedom{SEEDS_ALONE}; "
     assert line.startswith(start)
     assert first.degrees > SEEDS - 1
     # The degrees of freedom are those of the printed p.
@@ -53,12 +53,12 @@ def test_the_line_states_the_degrees_of_the_test_and_the_p_of_each_plain_paired_
 def test_a_single_pair_has_the_plain_test_and_separate_seeds_that_of_welch() -> None:
     table = scores(base=0, a=1)
     assert method_lines(judge(table, baseline="base")) == [
-        "test: paired t-test, 5 degrees of freedom"
+        f"test: paired t-test, 5 degrees of freedom{SEEDS_ALONE}"
     ]
     values = by_variant(table)
     welch = stats.ttest_ind(values["a"], values["base"], equal_var=False)
     assert method_lines(judge(table, baseline="base", is_paired=False)) == [
-        f"test: Welch's t-test of separate seeds, {welch.df:.3g} degrees of freedom"
+        f"test: Welch's t-test of separate seeds, {welch.df:.3g} degrees of freedom{SEEDS_ALONE}"
     ]
 
 

@@ -108,6 +108,7 @@ def exit_line(judged: Judged, code: int, accept: Sequence[str]) -> str:
 SHARED_TEST = "test: paired t-test; variance of {variants} variants, {degrees} degrees of freedom"
 PLAIN_TEST = "test: paired t-test, {degrees} degrees of freedom"
 WELCH_TEST = "test: Welch's t-test of separate seeds, {degrees} degrees of freedom"
+SEEDS_ALONE = ", without the variance of test examples"
 PLAIN_P = "; the plain paired t-test, {degrees} degrees of freedom, uncorrected: {ps}"
 
 
@@ -126,12 +127,12 @@ def method_lines(judged: Judged) -> list[str]:
     ordered = sorted(degrees, key=float)
     span = ordered[0] if len(ordered) == 1 else f"{ordered[0]} to {ordered[-1]}"
     if not judged.is_paired:
-        return [WELCH_TEST.format(degrees=span)]
+        return [WELCH_TEST.format(degrees=span) + SEEDS_ALONE]
     if not judged.sharing:
-        return [PLAIN_TEST.format(degrees=span)]
+        return [PLAIN_TEST.format(degrees=span) + SEEDS_ALONE]
     line = SHARED_TEST.format(variants=judged.sharing, degrees=ordered[-1])
     ps = first_of([f"{variant.variant} {_p_with_sign(variant.difference)}" for variant in tested])
-    return [line + PLAIN_P.format(degrees=judged.summary.n - 1, ps=ps)]
+    return [line + SEEDS_ALONE + PLAIN_P.format(degrees=judged.summary.n - 1, ps=ps)]
 
 
 def _p_with_sign(difference: Difference) -> str:
@@ -170,7 +171,7 @@ MODERATED = (
 )
 DECIMALS_ERROR = ", widened because the decimals of the scores leave an error of up to {error:.2g}"
 MIN_ERROR = 0.01
-"""Smallest error that the decimals leave, as a fraction of the difference, that the line on the test has."""
+"""Smallest error that the decimals leave, in standard errors, that the line on the test has."""
 
 BETTER_NOT_KEPT = "better is the verdict of a two-sided test of this table alone, at 5 %"
 
@@ -183,7 +184,8 @@ def p_line(decision: Decision) -> str:
         source = MODERATED.format(unmoderated=unmoderated, unmoderated_degrees=decision.degrees)
     deviation = f"{math.sqrt(decision.test_variance):.3g}"
     line = P_LINE.format(degrees=decision.test_degrees, deviation=deviation, source=source)
-    if decision.decimals_error > MIN_ERROR * abs(decision.difference):
+    standard_error = math.sqrt(decision.test_variance / len(decision.scores))
+    if decision.decimals_error > MIN_ERROR * standard_error:
         line += DECIMALS_ERROR.format(error=decision.decimals_error)
     return line
 

@@ -97,17 +97,25 @@ class Design:
         return (*self.seeds, *self.further_seeds.get(slug, ()))
 
     def variant(self, slug: str) -> Variant:
-        """Return the variant with this slug; without one, or for an excluded one, raise `StopIteration`."""
-        return next(variant for variant in self.variants if variant.slug == slug)
+        """Return the variant with this slug.
+
+        Raises:
+            KeyError: If there is none, or it is excluded.
+        """
+        for variant in self.variants:
+            if variant.slug == slug:
+                return variant
+        raise KeyError(slug)
 
     def baseline_of(self, slug: str) -> str | None:
         """Return the baseline of a variant, which has its values of the axes data and size; None if it is excluded."""
-        baseline_axes = self.labels.get(self.baseline, {})  # without axes, there are no labels
-        group = comparison_group(self.labels.get(slug, {}))
+        if self.is_between:
+            return self.baseline
+        axes = {**self.labels[self.baseline], **comparison_group(self.labels[slug])}
         for variant in self.variants:
-            if variant.axes == {**baseline_axes, **group}:
+            if variant.axes == axes:
                 return variant.slug
-        return self.baseline if comparison_group(baseline_axes) == group else None
+        return None
 
     def contrasts(self) -> list[ContrastRecord]:
         """Return the contrasts to test: every variant against its baseline, axis values, interactions, declared ones.

@@ -340,7 +340,6 @@ class MlflowStudyLogger(StudyLogger):
         if REPORT_PAGE in self._report():
             page = f"{REPORT_FOLDER}/{REPORT_PAGE}"
             links["full report"] = run_page.run_link(to.index, to.parent, page)
-        links["all runs"] = link(to.experiment_id)
         links["all studies"] = link(to.index, index=True)
         return " · ".join(f"[{name}]({page.lstrip('/')})" for name, page in links.items())
 
@@ -351,19 +350,20 @@ class MlflowStudyLogger(StudyLogger):
         if best is not None and best.run_hash in self.destination.run_ids:
             run_id = self.destination.run_ids[best.run_hash]
             address = run_page.run_link(self.destination.experiment_id, run_id)
-        return _markdown(self.page.note(self._links(), self._figures(), address, self.model))
+        links = f"{self._links()} · [all runs]({link(self.destination.experiment_id).lstrip('/')})"
+        return _markdown(self.page.note(links, self._figures(), address, self.model))
 
     def _description(self) -> str:
         """Return the experiment's description; MLflow shows its first line even if it is collapsed."""
         plan = self.study.record
         paragraphs = [
-            f"{self.page.first_sentence} Question: {markdown_escape(plan.question)} {CHARTS}",
+            f"{self.page.first_sentence} Question: {markdown_escape(plan.question)}",
             self._links(),
             self.page.further_sentences,
             self.page.limits,
             self._figures(),
             safe_markdown(plan.description or ""),
-            "The list above the runs has further views.",
+            f"The list above the runs has further views. {CHARTS}",
             self._probe_list(),
         ]
         return _markdown(paragraphs)

@@ -45,7 +45,7 @@ WORDS = (
     "Equivalent: it contains 0 and lies within the margin."
 )
 
-CHARTS = "MLflow's charts show runs and means, without intervals."
+CHARTS = "MLflow's own charts show runs and means, without intervals."
 """What charts of MLflow lack."""
 
 

@@ -456,7 +456,8 @@ class _Execution:
         if not folder.exists:  # another process has split or archived it
             self.left |= record.hashes
             return None
-        self._handle(folder, folder.record, code)
+        if self._handle(folder, folder.record, code):
+            self.left |= record.hashes
         if not folder.exists:  # it was split here
             return None
         # While another process trains a stack, its worker ends in every round; one line about it suffices.
@@ -479,17 +480,19 @@ class _Execution:
                 return f"stopped after {EQUAL_FAILURES} stacks failed in the same way: {signature}"
         return None
 
-    def _handle(self, folder: StackFolder, record: StackRecord, code: int) -> None:
-        """Write the states that a worker could not write, and decide which of its runs are left for the next round.
+    def _handle(self, folder: StackFolder, record: StackRecord, code: int) -> bool:
+        """Write the states that a worker could not write; return whether its runs are left for the next round.
 
         By exit code; a state is written to the runs that have no final state:
 
-        - BUSY: all are left. OK: none is left. DISK and INPUT: an error is raised.
+        - BUSY: the runs are left. OK: they are not. DISK and INPUT: an error is raised.
         - OOM: a smaller stack or smaller microbatches; see `_out_of_memory`.
         - TIMEOUT: the state TIMEOUT.
         - FAILED, or DEVICE as the ``MAX_DEATHS``-th death of the process, whatever ended it before: the state FAILED if
           the stack has a single variant, else one new stack for each variant, whose runs are left.
-        - DEVICE before that, and any other code: the state KILLED; all are left until the ``MAX_DEATHS``-th death.
+        - DEVICE before that, and any other code: the state KILLED; the runs are left until the ``MAX_DEATHS``-th death.
+
+        Runs are also left if another process writes one of them.
 
         Raises:
             HeadToHeadError: If the disk is full, the worker refused its input, or a record is damaged.
@@ -497,73 +500,76 @@ class _Execution:
         """
         last = files.last_line(folder.path / "worker.log")
         if code == exits.BUSY:
-            self.left |= record.hashes
-        elif code == exits.DISK:
+            return True
+        if code == exits.OK:
+            return False
+        if code == exits.DISK:
             # On a full disk, the reason in the log may be missing or incomplete.
             logged = re.search(r"(?:\[Errno \d+\]|I/O error:) ([^:(]+)", last)
             raise unwritable(self.experiment, logged[1].strip() if logged else "the disk is full")
-        elif code == exits.INPUT:
+        if code == exits.INPUT:
             raise HeadToHeadError(last)
-        elif code == exits.OOM:
-            self._out_of_memory(folder, record)
-        elif code == exits.TIMEOUT:
+        if code == exits.OOM:
+            return self._out_of_memory(folder, record)
+        if code == exits.TIMEOUT:
             limit = record.timeout_seconds
             # None: another command without a limit has changed the record since the worker read it.
             reason = "over the time limit" if limit is None else f"over {limit:g} s"
-            self._set_states(folder, states.TIMEOUT, reason)
-        elif code == exits.FAILED or (code == exits.DEVICE and record.deaths + 1 >= MAX_DEATHS):
+            return not self._set_states(folder, states.TIMEOUT, reason)
+        deaths = record.deaths + 1
+        if code == exits.FAILED or (code == exits.DEVICE and deaths >= MAX_DEATHS):
             if len(record.variants) == 1:
-                self._set_states(folder, states.FAILED, last)
-            else:  # separate stacks show which variant fails
-                self._split(folder, record, _by_variant(record))
-        elif code != exits.OK:
-            # After an error of the GPU, a new process has a new context.
-            died = _signal_name(-code) if code < 0 else f"exit code {code}"
-            folder.change(deaths=record.deaths + 1)
-            self._set_states(folder, states.KILLED, f"the process died ({died})", ENDING_SECONDS)
-            if record.deaths + 1 < MAX_DEATHS:
-                self.left |= record.hashes
+                return not self._set_states(folder, states.FAILED, last)
+            # Separate stacks show which variant fails.
+            self._split(folder, record, _by_variant(record))
+            return True
+        # After an error of the GPU, a new process has a new context.
+        died = _signal_name(-code) if code < 0 else f"exit code {code}"
+        folder.change(deaths=deaths)
+        are_written = self._set_states(
+            folder, states.KILLED, f"the process died ({died})", ENDING_SECONDS
+        )
+        return deaths < MAX_DEATHS or not are_written
 
-    def _out_of_memory(self, folder: StackFolder, record: StackRecord) -> None:
+    def _out_of_memory(self, folder: StackFolder, record: StackRecord) -> bool:
         """Halve the stack or, if it has a single run, double its number of microbatches.
 
-        The runs are left for the next round, and those without a final state get the state KILLED. The batch size does
-        not change, so the results stay the same. If the doubled number would exceed `MAX_NUM_MICROBATCHES`, the single
-        run gets the state OOM and is not left. Nothing happens if all runs have a final state. Finished runs count as
-        runs of the stack, because its model still has them.
+        Return whether its runs are left for the next round; those without a final state get the state KILLED. The batch
+        size does not change, so the results stay the same. If the doubled number would exceed `MAX_NUM_MICROBATCHES`,
+        the single run gets the state OOM and is not left. Nothing happens if all runs have a final state. Finished runs
+        count as runs of the stack, because its model still has them.
 
         Raises:
             HeadToHeadError: If a record is damaged.
             LeaseLost: If another process takes over a run meanwhile.
         """
         if not folder.open_runs():
-            return
+            return False
         size = len(record.members)
         num_microbatches = record.num_microbatches * 2
         if size == 1 and num_microbatches > MAX_NUM_MICROBATCHES:
             reason = "out of memory with the maximum number of microbatches"
-            self._set_states(folder, states.OOM, reason)
-            return
+            return not self._set_states(folder, states.OOM, reason)
         self._set_states(folder, states.KILLED, f"out of memory in a stack of {size}")
         if size == 1:
             folder.change(num_microbatches=num_microbatches)
-            self.left |= record.hashes
-            return
+            return True
         self.watcher.ended(folder, exits.OOM)
         middle = size // 2
         first = record.part(record.members[:middle])
         second = record.part(record.members[middle:])
         self._split(folder, record, [first, second])
+        return True
 
     def _split(
         self, folder: StackFolder, record: StackRecord, parts: Sequence[StackRecord]
     ) -> None:
         """Replace a stack by parts that are trained from the first step; change nothing if another process trains it.
 
-        Its runs are left for the next round, whether it is replaced or not. In this order: the resume points are
-        deleted, the histories of open runs are moved to their attempts, ``stack.json`` is deleted (the folder is no
-        stack any more), the parts are written, and the folder is deleted. So no run is ever in two stacks. After a
-        kill in between, runs are in no stack, and the next call lays out new ones for them.
+        In this order: the resume points are deleted, the histories of open runs are moved to their attempts,
+        ``stack.json`` is deleted (the folder is no stack any more), the parts are written, and the folder is deleted.
+        So no run is ever in two stacks. After a kill in between, runs are in no stack, and the next call lays out new
+        ones for them.
 
         Args:
             folder: The stack.
@@ -574,7 +580,6 @@ class _Execution:
             LeaseLost: If another process takes over a run meanwhile.
             HeadToHeadError: If a record is damaged.
         """
-        self.left |= record.hashes
         with suppress(Busy), Lease(*(run.path for run in folder.runs())) as lease:
             folder.resume_points.clear()  # a kill between the next writes must not resume without the histories
             for run in folder.open_runs():
@@ -586,11 +591,10 @@ class _Execution:
 
     def _set_states(
         self, folder: StackFolder, state: str, reason: str, wait_seconds: float = 0.0
-    ) -> None:
+    ) -> bool:
         """Write the state of those runs of a stack that have no final state.
 
-        If another process still writes a run after the wait, its state stays, and all runs of the stack are left for
-        the next round.
+        Return False if another process still writes a run after the wait; its state stays.
 
         Args:
             folder: The stack.
@@ -603,12 +607,14 @@ class _Execution:
             LeaseLost: If another process takes over a run meanwhile.
         """
         deadline = time.monotonic() + wait_seconds
+        are_written = True
         for run in folder.runs():
             while not _set_state(run, state, reason):
                 if time.monotonic() >= deadline:
-                    self.left |= folder.record.hashes
+                    are_written = False
                     break
                 time.sleep(0.05)
+        return are_written
 
 
 def _set_state(run: RunDirectory, state: str, reason: str) -> bool:

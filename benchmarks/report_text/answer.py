@@ -114,7 +114,7 @@ CLAIMS: list[tuple[str, Callable[[Page, Contrast], Expected]]] = [
     (rf"(?:improve|worsen|rise|fall)s? by {SIGNED}", size_and_ends),
     (rf" is {SIGNED} (?=(?:better|worse) with)", size_and_ends),
     (rf"the margin of {N}", margin),
-    (rf"within {N}(?: on average)?(?: in [\w -]+)?[:,] {SIGNED}", margin),
+    (rf"(?:within|by less than) {N}(?: on average)?(?: in [\w -]+)?[:,] {SIGNED}", margin),
     (rf"shown(?: on average)?, {SIGNED}", signed_and_ends),
     (rf"could be up to {N} (?:better|worse|higher|lower)(?: or {N})?", possible),
     (rf"could be up to {N} \({N} to {N}\)", largest),
@@ -226,7 +226,7 @@ WORDS = {
     "worse": r" worsens?(?:[:,]| by) ",
     "larger": r" rises?(?:[:,] \+| by )|the difference .*is \+",
     "smaller": r" falls?(?:[:,] −| by )|the difference .*is −",
-    "equivalent": r" equivalent to within | is 0 to within ",
+    "equivalent": r" changes? by less than | equivalent to within | is 0 to within ",
     "no difference shown": r": no difference.* shown",
     "identical": r" the same in every seed",
     "same by construction": r": the same by construction",
@@ -355,7 +355,7 @@ def contrasts_of_rest(page: Page, lead: str) -> list[Contrast]:
 
 
 LEADS = re.compile(
-    rf"({'|'.join(map(re.escape, REST))})(?: {N}| \(each at most {N} in either direction\))?(?=: )"
+    rf"({'|'.join(map(re.escape, REST))})(?: {N}| \(each at most {N} in either direction\)|, with intervals within ±{N})?(?=: )"
 )
 
 
@@ -383,6 +383,7 @@ def margin_of_rest(page: Page, before: str, found: re.Match[str]) -> Expected:
 REST_RULES = [
     (rf"; {N} more(?=[.;])", further_contrasts),
     (rf"each at most {N} in either direction", largest_of_rest),
+    (rf"with intervals within ±{N}", largest_of_rest),
     (rf"Any difference is smaller than the margin of {N}: ", margin_of_rest),
 ]
 """Patterns in sentences on several contrasts, with their numbers by page, text before and match."""

@@ -112,14 +112,14 @@ ROWS = [
         (EQUIVALENT, None),
         (-0.017, 0.014),
         0.03,
-        "With rotary instead of sinusoidal, {} is equivalent to within 0.03: −0.002 (−0.017 to +0.014).",
+        "With rotary instead of sinusoidal, {} changes by less than 0.03: −0.002 (−0.017 to +0.014).",
     ),
     (
         NONE,
         (EQUIVALENT, None),
         (-0.017, 0.014),
         0.03,
-        "Without positions, {} is equivalent to within 0.03: −0.002 (−0.017 to +0.014).",
+        "Without positions, {} changes by less than 0.03: −0.002 (−0.017 to +0.014).",
     ),
     (
         "independent instead of split heads",
@@ -167,7 +167,7 @@ def test_a_name_of_the_file_and_a_late_margin_are_stated(study: Analysis) -> Non
     named = judged(contrast, "gate", (EQUIVALENT, None), (-0.01, 0.02), 0.03, is_named=True)
     late = replace(named, late_margin=True)
     assert sentence(study, late, names_metric=False) == (
-        "Gate: exact match is equivalent to within 0.03, +0.005 (−0.010 to +0.020); the margin was set after results "
+        "Gate: exact match changes by less than 0.03, +0.005 (−0.010 to +0.020); the margin was set after results "
         "existed."
     )
     better = judged(contrast, "gate", (BETTER, BY_MORE), (0.1, 0.3), 0.03, is_named=True)

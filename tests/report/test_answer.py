@@ -207,7 +207,7 @@ def by_rate(*effects):
 
 def test_an_equivalent_average_with_large_effects_in_settings_is_qualified(analysed):
     analysis = analysed(margin=0.02, axes=QK, score=by_rate(0.05, -0.05))
-    text = "With QK norm, exact match is equivalent to within 0.02 on average: # (# to #); single pairs: # to #."
+    text = "With QK norm, exact match changes by less than 0.02 on average: # (# to #); single pairs: # to #."
     assert text in re.sub(r"[+−]\d\.\d+", "#", answer(analysis))
     (row,) = (row for row in differences(analysis) if row["contrast"].startswith("with QK norm"))
     assert "\nsingle pairs: −0.050 to +0.051" in row["contrast"]
@@ -437,7 +437,7 @@ def test_an_answer_has_at_most_the_number_of_sentences_with_the_largest_first(an
     *texts, brackets = texts
     assert brackets.startswith("In brackets: ")
     leads = [text.partition(":")[0] for text in texts if not text.startswith("With ")]
-    verdicts = [lead.partition(" (")[0] for lead in leads]
+    verdicts = [lead.partition(", with")[0] for lead in leads]
     if most == 6:
         assert verdicts == ["Smaller gains", "Smaller losses", "No difference shown"]
     if most == 3:
@@ -488,11 +488,11 @@ def test_a_name_with_a_preposition_inside_is_followed_by_a_colon(analysed):
     [
         (
             {"margin": 0.03},
-            "The margin of 0.03 is the smallest difference that matters.",
+            "Differences below the margin of 0.03 are too small to matter, even if the interval excludes zero.",
         ),
         (
             {"margin": 0.03, "late": True},
-            "The margin of 0.03 is the smallest difference that matters; it was set after results existed.",
+            "Differences below the margin of 0.03 are too small to matter, even if the interval excludes zero; the margin was set after results existed.",
         ),
         ({}, "In brackets: 95 % confidence intervals, adjusted for multiple comparisons."),
     ],

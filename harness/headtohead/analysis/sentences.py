@@ -37,8 +37,7 @@ SENTENCES: dict[Direction, str] = {
     WORSE: "{change} {metric} {worsens}{value_of_change}{expected}{limit}{settings}.",
     LARGER: "{change} {metric} {rises}{value_of_change}{expected}{limit}{settings}.",
     SMALLER: "{change} {metric} {falls}{value_of_change}{expected}{limit}{settings}.",
-    EQUIVALENT: "{change} {metric} {is_are} equivalent to within {margin}{average}{value_of_change}{late}{expected}"
-    "{settings}.",
+    EQUIVALENT: "{change} {metric} {changes} by less than {margin}{average}{value_of_change}{late}{expected}{settings}.",
     NOT_SHOWN: "{name}: no difference{in_metric} shown{average}, {signed}; {it} could be {possible}{expected}"
     "{settings}.",
     IDENTICAL: "{name}: {metric} {is_are} the same in every seed{expected}.",
@@ -97,10 +96,11 @@ REASON = " ({reason})"
 LESS = "; the difference is smaller than the margin of {margin}"
 BRACKETS = "In brackets: 95 % confidence intervals, adjusted for multiple comparisons."
 BRACKETS_OF_ONE = "In brackets: the 95 % confidence interval of the difference."
-MARGIN_NOTE = "The margin of {margin} is the smallest difference that matters{late}."
+MARGIN_NOTE = (
+    "Differences below the margin of {margin} are too small to matter, even if the interval excludes zero{late}."
+)
 LATE = "; the margin was set after results existed"
 LATE_LIMIT = ", which was set after results existed"
-LATE_NOTE = "; it was set after results existed"
 SETTINGS = "; {settings}"
 EXPECTED = {
     "agrees": ", as expected",
@@ -168,7 +168,7 @@ def margin_note(contrasts: Sequence[ContrastResult]) -> str:
     if len(margins) != 1:
         return ""
     is_late = any(contrast.late_margin for contrast in with_margin)
-    return MARGIN_NOTE.format(margin=margins.pop(), late=LATE_NOTE if is_late else "")
+    return MARGIN_NOTE.format(margin=margins.pop(), late=LATE if is_late else "")
 
 
 def _slots(contrast: ContrastResult, *, names_metric: bool) -> dict[str, str]:
@@ -245,7 +245,7 @@ def _verbs(metric: str) -> dict[str, str]:
     noun = readable(metric).partition(" per ")[0]
     is_plural = noun.endswith("s") and not noun.endswith("ss")
     verbs = {"is_are": "are" if is_plural else "is"}
-    for verb in ("improve", "worsen", "rise", "fall"):
+    for verb in ("improve", "worsen", "rise", "fall", "change"):
         verbs[f"{verb}s"] = verb if is_plural else f"{verb}s"
     return verbs
 

@@ -42,7 +42,7 @@ REST: dict[Direction, str] = {
     LARGER: "Smaller rises: {names}.",
     SMALLER: "Smaller falls: {names}.",
     EQUIVALENT: "Equivalent to within {margin}: {names}.",
-    NOT_SHOWN: "No difference shown (each at most {largest} in either direction): {names}.",
+    NOT_SHOWN: "No difference shown, with intervals within {largest}: {names}.",
     IDENTICAL: "The same in every seed: {names}.",
     SAME: "The same by construction: {names}.",
     CANNOT_TELL: "Cannot tell, because all scores are the worst or the best possible ones: {names}.",
@@ -169,14 +169,14 @@ def _largest_text(contrasts: Sequence[ContrastResult]) -> str:
         if contrast.judgement.largest_possible > other.judgement.largest_possible:
             largest[contrast.metric] = contrast
     if len(largest) == 1:
-        return largest_text(largest.popitem()[1])
+        return f"±{largest_text(largest.popitem()[1])}"
     texts = []
     for metric, contrast in largest.items():
         texts.append(IN_METRIC.format(size=largest_text(contrast), metric=readable(metric)))
     return listed(texts)
 
 
-IN_METRIC = "{size} in {metric}"
+IN_METRIC = "±{size} in {metric}"
 
 ORDER = tuple(REST)
 """The verdicts in the order of their sentences."""

@@ -355,7 +355,8 @@ def contrasts_of_rest(page: Page, lead: str) -> list[Contrast]:
 
 
 LEADS = re.compile(
-    rf"({'|'.join(map(re.escape, REST))})(?: {N}| \(each at most {N} in either direction\)|, with intervals within ±{N})?(?=: )"
+    rf"({'|'.join(map(re.escape, REST))})"
+    rf"(?: {N}| \(each at most {N} in either direction\)|, with intervals within ±{N})?(?=: )"
 )
 
 

@@ -37,7 +37,8 @@ SENTENCES: dict[Direction, str] = {
     WORSE: "{change} {metric} {worsens}{value_of_change}{expected}{limit}{settings}.",
     LARGER: "{change} {metric} {rises}{value_of_change}{expected}{limit}{settings}.",
     SMALLER: "{change} {metric} {falls}{value_of_change}{expected}{limit}{settings}.",
-    EQUIVALENT: "{change} {metric} {changes} by less than {margin}{average}{value_of_change}{late}{expected}{settings}.",
+    EQUIVALENT: "{change} {metric} {changes} by less than {margin}{average}{value_of_change}{late}{expected}"
+    "{settings}.",
     NOT_SHOWN: "{name}: no difference{in_metric} shown{average}, {signed}; {it} could be {possible}{expected}"
     "{settings}.",
     IDENTICAL: "{name}: {metric} {is_are} the same in every seed{expected}.",
@@ -96,9 +97,7 @@ REASON = " ({reason})"
 LESS = "; the difference is smaller than the margin of {margin}"
 BRACKETS = "In brackets: 95 % confidence intervals, adjusted for multiple comparisons."
 BRACKETS_OF_ONE = "In brackets: the 95 % confidence interval of the difference."
-MARGIN_NOTE = (
-    "Differences below the margin of {margin} are too small to matter, even if the interval excludes zero{late}."
-)
+MARGIN_NOTE = "Differences below the margin of {margin} are too small to matter, even if the interval excludes zero{late}."
 LATE = "; the margin was set after results existed"
 LATE_LIMIT = ", which was set after results existed"
 SETTINGS = "; {settings}"

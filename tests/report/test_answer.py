@@ -492,8 +492,8 @@ def test_a_name_with_a_preposition_inside_is_followed_by_a_colon(analysed):
         ),
         (
             {"margin": 0.03, "late": True},
-            "Differences below the margin of 0.03 are too small to matter, even if the interval excludes zero; the margin "
-            "was set after results existed.",
+            "Differences below the margin of 0.03 are too small to matter, even if the interval excludes zero; the "
+            "margin was set after results existed.",
         ),
         ({}, "In brackets: 95 % confidence intervals, adjusted for multiple comparisons."),
     ],

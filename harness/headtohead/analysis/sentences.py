@@ -97,7 +97,10 @@ REASON = " ({reason})"
 LESS = "; the difference is smaller than the margin of {margin}"
 BRACKETS = "In brackets: 95 % confidence intervals, adjusted for multiple comparisons."
 BRACKETS_OF_ONE = "In brackets: the 95 % confidence interval of the difference."
-MARGIN_NOTE = "Differences below the margin of {margin} are too small to matter, even if the interval excludes zero{late}."
+MARGIN_NOTE = (
+    "Differences below the margin of {margin} are too small to matter, even if the interval excludes "
+    "zero{late}."
+)
 LATE = "; the margin was set after results existed"
 LATE_LIMIT = ", which was set after results existed"
 SETTINGS = "; {settings}"

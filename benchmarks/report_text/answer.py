@@ -118,7 +118,7 @@ CLAIMS: list[tuple[str, Callable[[Page, Contrast], Expected]]] = [
     (rf"shown(?: on average)?, {SIGNED}", signed_and_ends),
     (rf"could be up to {N} (?:better|worse|higher|lower)(?: or {N})?", possible),
     (rf"could be up to {N} \({N} to {N}\)", largest),
-    (rf"single (?:pairs|settings): {N} to {N}", range_of_settings),
+    (rf"(?:averaged differences|single settings): {N} to {N}", range_of_settings),
     (rf"{N} % non-embedding parameters", parameters),
     (rf"after {N} steps", steps),
 ]
@@ -356,7 +356,7 @@ def contrasts_of_rest(page: Page, lead: str) -> list[Contrast]:
 
 LEADS = re.compile(
     rf"({'|'.join(map(re.escape, REST))})"
-    rf"(?: {N}| \(each at most {N} in either direction\)|, with intervals within ±{N})?(?=: )"
+    rf"(?: {N}| \(each at most {N} in either direction\)|| \(no interval exceeds ±{N}\))?(?=: )"
 )
 
 
@@ -384,7 +384,7 @@ def margin_of_rest(page: Page, before: str, found: re.Match[str]) -> Expected:
 REST_RULES = [
     (rf"; {N} more(?=[.;])", further_contrasts),
     (rf"each at most {N} in either direction", largest_of_rest),
-    (rf"with intervals within ±{N}", largest_of_rest),
+    (rf"no interval exceeds ±{N}", largest_of_rest),
     (rf"Any difference is smaller than the margin of {N}: ", margin_of_rest),
 ]
 """Patterns in sentences on several contrasts, with their numbers by page, text before and match."""

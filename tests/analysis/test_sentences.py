@@ -127,7 +127,7 @@ ROWS = [
         (-0.002, 0.035),
         0.03,
         "Independent instead of split heads: no difference in {} shown, +0.017 (−0.002 to +0.035); it could be up to "
-        "0.035 better.",
+        "0.035 better or 0.002 worse.",
     ),
     (
         "independent instead of split heads",

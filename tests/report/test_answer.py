@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 
 from headtohead.analysis.findings import rules
+from headtohead.analysis.sentences import margin_note
 from headtohead.analysis.study import Analysis
 from headtohead.analysis.wording import ends, interval_text
 from headtohead.report.answer import MAX_NAMED, MAX_SENTENCES, _largest_text, largest_first
 from headtohead.report.answer import answer as sentences_of
+from headtohead.report.content import Report
 from headtohead.report.differences import MAX_ROWS, differences
 from headtohead.report.section import table, text_lines
+from headtohead.report.sections import opening_section
 from headtohead.storage.frames import load_frames
 from made import case_table
 from made.block_oracle import expected_test, scores_of
@@ -207,10 +210,10 @@ def by_rate(*effects):
 
 def test_an_equivalent_average_with_large_effects_in_settings_is_qualified(analysed):
     analysis = analysed(margin=0.02, axes=QK, score=by_rate(0.05, -0.05))
-    text = "With QK norm, exact match changes by less than 0.02 on average: # (# to #); single pairs: # to #."
+    text = "With QK norm, exact match changes by less than 0.02 on average: # (# to #); averaged differences: # to #."
     assert text in re.sub(r"[+−]\d\.\d+", "#", answer(analysis))
     (row,) = (row for row in differences(analysis) if row["contrast"].startswith("with QK norm"))
-    assert "\nsingle pairs: −0.050 to +0.051" in row["contrast"]
+    assert "\naveraged differences: −0.050 to +0.051" in row["contrast"]
 
 
 def test_the_settings_with_the_other_sign_are_named_beside_a_detected_direction(analysed):
@@ -437,7 +440,7 @@ def test_an_answer_has_at_most_the_number_of_sentences_with_the_largest_first(an
     *texts, brackets = texts
     assert brackets.startswith("In brackets: ")
     leads = [text.partition(":")[0] for text in texts if not text.startswith("With ")]
-    verdicts = [lead.partition(", with")[0] for lead in leads]
+    verdicts = [lead.partition(" (")[0] for lead in leads]
     if most == 6:
         assert verdicts == ["Smaller gains", "Smaller losses", "No difference shown"]
     if most == 3:
@@ -483,22 +486,23 @@ def test_a_name_with_a_preposition_inside_is_followed_by_a_colon(analysed):
     assert text.startswith("Rotary instead of sinusoidal with width 64: exact match improves, +")
 
 
+MARGIN = " The margin of 0.03 is the smallest difference that matters"
+EXCLUDES_0 = "; better and worse mean only that the interval excludes zero."
+
+
 @case_table(
-    ("study", "last"),
+    ("study", "expected"),
     [
-        (
-            {"margin": 0.03},
-            "Differences below the margin of 0.03 are too small to matter, even if the interval excludes zero.",
-        ),
+        ({"margin": 0.03}, MARGIN + EXCLUDES_0),
         (
             {"margin": 0.03, "late": True},
-            "Differences below the margin of 0.03 are too small to matter, even if the interval excludes zero; the "
-            "margin was set after results existed.",
+            f"{MARGIN}; the margin was set after results existed{EXCLUDES_0}",
         ),
-        ({}, "In brackets: 95 % confidence intervals, adjusted for multiple comparisons."),
+        ({}, ""),
     ],
     default=3,
 )
-def test_the_last_sentence_is_on_the_margin_if_there_is_one(study, last, analysed):
-    axes = {"positional": ["sinusoidal", "rotary", "none"]}
-    assert sentences_of(analysed(axes=axes, **study))[-1] == last
+def test_the_caption_has_the_margin_if_there_is_one(study, expected, analysed):
+    analysis = analysed(axes={"positional": ["sinusoidal", "rotary", "none"]}, **study)
+    assert margin_note(analysis.main_contrasts) == expected
+    assert expected in opening_section(Report(analysis)).caption

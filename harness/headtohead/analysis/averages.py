@@ -18,7 +18,7 @@ MAX_VALUES = 4
 """Maximum number of values of another axis with an effect of their own; with more, the smallest and the largest."""
 
 EFFECT = "{effect} {value}"
-RANGE = "single pairs: {range}"
+RANGE = "averaged differences: {range}"
 OTHER_SIGN = "the other sign {settings}"
 
 

@@ -98,8 +98,8 @@ LESS = "; the difference is smaller than the margin of {margin}"
 BRACKETS = "In brackets: 95 % confidence intervals, adjusted for multiple comparisons."
 BRACKETS_OF_ONE = "In brackets: the 95 % confidence interval of the difference."
 MARGIN_NOTE = (
-    "Differences below the margin of {margin} are too small to matter, even if the interval excludes "
-    "zero{late}."
+    " The margin of {margin} is the smallest difference that matters{late}; better and worse mean only that the "
+    "interval excludes zero."
 )
 LATE = "; the margin was set after results existed"
 LATE_LIMIT = ", which was set after results existed"
@@ -164,7 +164,7 @@ def brackets_note(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> st
 
 
 def margin_note(contrasts: Sequence[ContrastResult]) -> str:
-    """Return what the margin of these contrasts is; empty without one, or with several."""
+    """Return what the margin of these contrasts is, after a space; empty without one, or with several."""
     with_margin = [contrast for contrast in contrasts if contrast.judgement.margin]
     margins = {spoken(contrast.judgement.margin) for contrast in with_margin}
     if len(margins) != 1:

@@ -123,8 +123,8 @@ def _no_selection(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> st
     others = [contrast for contrast in contrasts if _lacks_selection(analysis, contrast)]
     if not others:
         return ""
-    names = listed([contrast.name for contrast in others], most=MAX_NAMED)
-    return NO_SELECTION_FOR.format(contrasts=names)
+    names_of_others = listed([contrast.name for contrast in others], most=MAX_NAMED)
+    return NO_SELECTION_FOR.format(contrasts=names_of_others)
 
 
 def _lacks_selection(analysis: Analysis, contrast: ContrastResult) -> bool:

@@ -11,7 +11,8 @@ from pathlib import Path
 from headtohead.config.labels import listed
 from headtohead.errors import HeadToHeadError
 from headtohead.execution.scheduler import stacks_of
-from headtohead.planning.plan import Plan, PlannedRun
+from headtohead.planning.lookup import PlannedRun
+from headtohead.planning.plan import Plan
 from headtohead.storage import states
 from headtohead.storage.existing import run_directories
 from headtohead.storage.experiment import ExperimentDirectory

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.scores import OTHER_DATA
-from headtohead.analysis.sentences import brackets_note, margin_note, sentence
+from headtohead.analysis.sentences import brackets_note, sentence
 from headtohead.analysis.study import Analysis
 from headtohead.analysis.two_way import Combination, TwoWayResult
 from headtohead.analysis.wording import ends, largest_text
@@ -42,7 +42,7 @@ REST: dict[Direction, str] = {
     LARGER: "Smaller rises: {names}.",
     SMALLER: "Smaller falls: {names}.",
     EQUIVALENT: "Equivalent to within {margin}: {names}.",
-    NOT_SHOWN: "No difference shown, with intervals within {largest}: {names}.",
+    NOT_SHOWN: "No difference shown (no interval exceeds {largest}): {names}.",
     IDENTICAL: "The same in every seed: {names}.",
     SAME: "The same by construction: {names}.",
     CANNOT_TELL: "Cannot tell, because all scores are the worst or the best possible ones: {names}.",
@@ -101,8 +101,8 @@ def _contrast_sentences(
         names_metric = not has_one_metric or not sentences
         sentences.append(sentence(analysis, contrast, names_metric=names_metric))
     sentences += _rest_sentences(rest, room - len(sentences))
-    notes = [brackets_note(analysis, single), margin_note(contrasts)]
-    return sentences + [note for note in notes if note]
+    note = brackets_note(analysis, single)
+    return [*sentences, note] if note else sentences
 
 
 def _with_own_sentence(contrasts: Sequence[ContrastResult], most: int) -> list[ContrastResult]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from headtohead.analysis.sentences import margin_note
 from headtohead.analysis.wording import interval_caption
 from headtohead.report.attention import caption, payload
 from headtohead.report.chart import contrast_chart
@@ -56,7 +57,7 @@ MAGNIFIED = " The second panel zooms in; an arrow points to a difference outside
 def opening_section(report: Report) -> Section:
     """Return the figure of the main contrasts with its caption, and the table that Markdown has below it.
 
-    The caption explains points, interval and panels, and names the baseline. If the baseline is ranked, its
+    The caption explains points, interval, panels and margin, and names the baseline. If the baseline is ranked, its
     mean without collapsed runs follows. The last sentence has the sources of variance (`interval_caption`). The section
     is empty without `shown_contrasts`.
 
@@ -78,6 +79,7 @@ def opening_section(report: Report) -> Section:
     text += ZERO.format(baseline=report.title(baseline), score=score)
     if chart.is_magnified:
         text += MAGNIFIED
+    text += margin_note(contrasts)
     text += f" {interval_caption(analysis, contrasts)}"
     frame = report.differences.frame
     assert frame is not None  # contrasts are shown, since there is a chart

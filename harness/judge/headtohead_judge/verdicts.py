@@ -128,8 +128,7 @@ def possible_text(
 ) -> str:
     """Return how large a difference that was not shown can be: ``up to 0.066 better or 0.061 worse``.
 
-    These are the ends of the interval, the one further from 0 first. An end within the margin is left out: ``up to
-    0.066 better``. Empty for other verdicts.
+    These are the ends of the interval, the one further from 0 first. Empty for other verdicts.
 
     Args:
         judgement: The judgement.
@@ -141,10 +140,7 @@ def possible_text(
     above, below = SIDES_OF_ZERO[higher_is_better]
     ends = [(judgement.interval.high, above), (-judgement.interval.low, below)]
     (far, far_side), (near, near_side) = sorted(ends, key=lambda end: end[0], reverse=True)
-    text = f"up to {show(far)} {far_side}"
-    if near < (judgement.margin or 0.0):
-        return text
-    return f"{text} or {show(near)} {near_side}"
+    return f"up to {show(far)} {far_side} or {show(near)} {near_side}"
 
 
 def judge(

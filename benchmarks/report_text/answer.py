@@ -118,7 +118,8 @@ CLAIMS: list[tuple[str, Callable[[Page, Contrast], Expected]]] = [
     (rf"shown(?: on average)?, {SIGNED}", signed_and_ends),
     (rf"could be up to {N} (?:better|worse|higher|lower)(?: or {N})?", possible),
     (rf"could be up to {N} \({N} to {N}\)", largest),
-    (rf"(?:averaged differences|single settings): {N} to {N}", range_of_settings),
+    (rf"{N} to {N} depending on", range_of_settings),
+    (rf"single settings: {N} to {N}", range_of_settings),
     (rf"{N} % non-embedding parameters", parameters),
     (rf"after {N} steps", steps),
 ]

@@ -298,7 +298,7 @@ RULES: list[Rule] = [
         collapsed_runs,
     ),
     (rf"{N} runs? collapsed and left out", all_collapsed_runs),
-    (rf"Baseline: .*, [\w -]+ {N}\.", baseline_score),
+    (rf"Baseline: .*(?:, | \()[\w -]+ {N}\)?\.", baseline_score),
     (rf"{N} of this family (?:is|are) above", shown_above),
     (
         rf"has a mean [\w -]+ of {N}, with a standard deviation of {N} over seeds"

@@ -176,9 +176,9 @@ def test_every_number_of_the_committed_reports_has_a_source(benchmark, capsys):
         ("crossed", "improves: +0.024 (+0.017", "improves: +0.025 (+0.017"),
         ("crossed", "(−0.460 to −0.446).**", "(−0.460 to −0.447).**"),
         ("crossed", "changes by less than 0.03: ", "changes by less than 0.04: "),
-        ("quickstart", "The margin of 0.05 is", "The margin of 0.06 is"),
+        ("quickstart", "the margin of 0.05 do", "the margin of 0.06 do"),
         ("crossed", "limits this answer: ", "limits this answer: 3 times "),
-        ("quickstart", "LayerNorm, exact match 0.915.", "LayerNorm, exact match 0.913."),
+        ("quickstart", "LayerNorm (exact match 0.915).", "LayerNorm (exact match 0.913)."),
         ("crossed", "(+0.017 to +0.032) | better", "(+0.017 to +0.032) | worse"),
         (
             "quickstart",

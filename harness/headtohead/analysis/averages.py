@@ -18,7 +18,7 @@ MAX_VALUES = 4
 """Maximum number of values of another axis with an effect of their own; with more, the smallest and the largest."""
 
 EFFECT = "{effect} {value}"
-RANGE = "averaged differences: {range}"
+RANGE = "{range} depending on {axes}"
 OTHER_SIGN = "the other sign {settings}"
 
 
@@ -46,7 +46,20 @@ def settings_text(analysis: Analysis, contrast: ContrastResult) -> str:
         return ""
     low, high = contrast.spread
     text = ends(low, high, contrast.metric, signed=True, like=contrast.scale)
-    return RANGE.format(range=text)
+    return RANGE.format(range=text, axes=_averaged_axes(analysis, contrast))
+
+
+def _averaged_axes(analysis: Analysis, contrast: ContrastResult) -> str:
+    """Return the names of the axes over which a contrast averages."""
+    changed_axes = contrast.axis.split(" and ") if contrast.axis else []
+    values_of: dict[str, set[str]] = {}
+    for setting in contrast.settings:
+        variant = analysis.frames.by_slug[setting.variant]
+        for axis in variant.axes:
+            if axis not in changed_axes:
+                values_of.setdefault(axis, set()).add(variant.phrase(axis))
+    record = analysis.frames.record
+    return listed([record.axis_name(axis) for axis, values in values_of.items() if len(values) > 1])
 
 
 def _shown_effects(contrast: ContrastResult, by_value: Mapping[str, float]) -> list[str]:

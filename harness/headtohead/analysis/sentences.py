@@ -97,10 +97,7 @@ REASON = " ({reason})"
 LESS = "; the difference is smaller than the margin of {margin}"
 BRACKETS = "In brackets: 95 % confidence intervals, adjusted for multiple comparisons."
 BRACKETS_OF_ONE = "In brackets: the 95 % confidence interval of the difference."
-MARGIN_NOTE = (
-    " The margin of {margin} is the smallest difference that matters{late}; better and worse mean only that the "
-    "interval excludes zero."
-)
+MARGIN_NOTE = " Differences smaller than the margin of {margin} do not matter{late}."
 LATE = "; the margin was set after results existed"
 LATE_LIMIT = ", which was set after results existed"
 SETTINGS = "; {settings}"

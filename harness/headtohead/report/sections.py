@@ -50,7 +50,7 @@ POINTS = (
 )
 AVERAGE = ", averaged over all pairs of variants that differ only in this change"
 ZERO = " At 0, both variants have the same score. Baseline: {baseline}{score}."
-SCORE = ", {metric} {mean}"
+SCORE = " ({metric} {mean})"
 MAGNIFIED = " The second panel zooms in; an arrow points to a difference outside of it."
 
 

@@ -114,6 +114,22 @@ def test_an_error_of_a_plugin_is_printed_once_with_the_invariants_that_raised_it
     assert not set(raised) & set(rows(output))
 
 
+FIRST_LENGTH = plugin_file("""
+    def bias(self, query_positions, key_positions, role, layer):
+        if not hasattr(self, "longest"):
+            self.longest = key_positions.shape[-1]
+        distance = (query_positions[:, :, None] - key_positions[:, None, :]).abs()
+        return -distance[None, :, None] / self.longest
+""")
+
+
+@pytest.mark.usefixtures("fewest")
+def test_a_scale_that_the_first_sentences_set_is_found(h2h, plugin):
+    code, output = h2h("check", "positional/own", "--plugin", plugin(FIRST_LENGTH))
+    assert code == 1, output
+    assert "change of logits by a shorter first pass" in output
+
+
 @pytest.mark.slow
 def test_known_violations_of_a_recipe_are_printed_and_the_exit_code_is_0(h2h):
     assert h2h("check", "recipe/by-hand-en-fr")[0] == 0

@@ -543,15 +543,29 @@ SMALL = [0.080, 0.081, 0.079, 0.082, 0.080, 0.081]
         ("loss", {"base": [0.8, 0.7, 0.9, 0.8, 0.8, 80.0], "new": [60.0, 70, 75, 80, 85, 90]}, ""),
     ],
 )  # fmt: skip
-def test_fractions_beside_percentages_are_a_warning(
+def test_fractions_beside_percentages_are_refused(
     metric: str, scores: dict[str, list[float]], named: str
 ) -> None:
     table = wide(**scores).rename(columns={"accuracy": metric})
-    warnings = [text for text in judge(table, baseline="base").warnings if "percentages" in text]
-    assert len(warnings) == bool(named)
-    for warning in warnings:
-        assert warning.startswith(f"scores of {named}")
-        assert warning.endswith("can be percentages, and the others fractions; check their unit")
+    if not named:
+        judge(table, baseline="base")
+        return
+    with pytest.raises(HeadToHeadError) as raised:
+        judge(table, baseline="base")
+    message = str(raised.value)
+    assert message.startswith(f"scores of {named}")
+    assert message.endswith(
+        "look like percentages, and the others like fractions; write all in one unit"
+    )
+
+
+@pytest.mark.parametrize("seed", ["mean", "STD", "Median"])
+def test_a_row_that_summarises_others_is_refused(seed: str) -> None:
+    rows = [(variant, str(number), 0.8) for variant in ("base", "new") for number in range(6)]
+    rows += [("base", seed, 0.8), ("new", seed, 0.8)]
+    table = pd.DataFrame(rows, columns=["variant", "seed", "accuracy"])
+    with pytest.raises(HeadToHeadError, match=f"row 13: the seed '{seed}' is that of a summary"):
+        judge(table, baseline="base")
 
 
 @pytest.mark.parametrize(

@@ -203,6 +203,7 @@ def judge(  # noqa: PLR0913 - keyword-only options of the Python API
     num_seeds = len(baseline_scores)
     if higher_is_better is None:
         higher_is_better = _direction(table, runs.metric)
+    refuse_mixed_units(scores, runs.metric)
     require_enough_seeds(scores, min_seeds, is_paired, sd, runs.warnings)
     require_equal_seeds(scores, is_paired, looks, runs.warnings)
 
@@ -248,7 +249,6 @@ def judge(  # noqa: PLR0913 - keyword-only options of the Python API
             scores, runs.curves, baseline=baseline, metric=runs.metric, is_paired=is_paired
         ),
         *end_warnings(runs.curves),
-        *unit_warnings(scores, runs.metric),
         *unjudged_warnings(runs),
         *_decimals_warnings(differences),
     ]
@@ -467,8 +467,8 @@ def unpaired_differences(scores: Scores) -> dict[str, Difference]:
     return differences
 
 
-def unit_warnings(scores: Scores, metric: str) -> list[str]:
-    """Return a warning if some scores look like percentages, and the others like fractions.
+def refuse_mixed_units(scores: Scores, metric: str) -> None:
+    """Raise a `HeadToHeadError` if some scores look like percentages, and the others like fractions.
 
     The scores up to 1 and those up to 100 are about a factor of 100 apart, and no score is between them. Losses and
     costs have no such unit, and a single fraction can be the percentage of a collapsed run.
@@ -477,11 +477,11 @@ def unit_warnings(scores: Scores, metric: str) -> list[str]:
     fractions = [size for size in sizes if size <= 1]
     percentages = [size for size in sizes if size > 1]
     if len(fractions) < MIN_FRACTIONS or not percentages or not can_be_rate(metric):
-        return []
+        return
     factor = np.median(percentages) / np.median(fractions)
     is_gap = min(percentages) >= MIN_GAP * max(fractions)
     if max(percentages) > 100 or not is_gap or not MIN_FACTOR <= factor <= MAX_FACTOR:
-        return []
+        return
     named = []
     for variant, by_seed in scores.items():
         seeds = [seed for seed, score in by_seed.items() if abs(score) > 1]
@@ -489,9 +489,9 @@ def unit_warnings(scores: Scores, metric: str) -> list[str]:
             named.append(f"'{variant}'")
         elif seeds:
             named.append(f"'{variant}' under seeds {listed(seeds)}")
-    return [
-        f"scores of {listed(named)} can be percentages, and the others fractions; check their unit"
-    ]
+    raise HeadToHeadError(
+        f"scores of {listed(named)} look like percentages, and the others like fractions; write all in one unit"
+    )
 
 
 def _pairing_warnings(

@@ -17,9 +17,9 @@ from headtohead_judge.judging import (
     Scores,
     baseline_first,
     paired_differences,
+    refuse_mixed_units,
     require_enough_seeds,
     require_equal_seeds,
-    unit_warnings,
     unpaired_differences,
     with_decimals,
 )
@@ -208,7 +208,8 @@ def same(  # noqa: PLR0913 - keyword-only options of the Python API
             )
             comparisons.append(comparison)
     first = parts[0]
-    warnings = [*runs.warnings, *unit_warnings(first.scores, runs.metric), *unjudged_warnings(runs)]
+    refuse_mixed_units(first.scores, runs.metric)
+    warnings = [*runs.warnings, *unjudged_warnings(runs)]
     seeds = len(first.scores[first.baseline])
     if is_paired and seeds < SIGN_FLIP_SEEDS:
         warnings.append(few_seeds(seeds))

@@ -139,10 +139,26 @@ def read_runs(
     rows = [*_rows(scores, variants, columns)]
     if candidates:
         rows = [row for row in rows if row.variant == baseline or row.variant in candidates]
+    _refuse_summaries(rows)
     curves = _curves(rows, scores.metric, columns.step)
     _refuse_copies(curves)
     unread = {*variants} - {baseline, *candidates, ""} if candidates else set()
     return Runs(scores.metric, curves, tuple(warnings), _decimals(rows), len(unread))
+
+
+SUMMARIES = frozenset(
+    {"mean", "average", "avg", "median", "std", "stdev", "sd", "sem", "min", "max", "all", "total"}
+)
+"""Seeds of rows that are no runs, but computed from others, in lower case."""
+
+
+def _refuse_summaries(rows: Sequence[_Row]) -> None:
+    """Raise a `HeadToHeadError` if a row is a summary of others by its seed, such as ``mean``."""
+    for row in rows:
+        if row.seed.lower() in SUMMARIES:
+            raise HeadToHeadError(
+                f"row {row.number}: the seed '{row.seed}' is that of a summary, not of a run; remove such rows"
+            )
 
 
 def unjudged_warnings(runs: Runs) -> list[str]:

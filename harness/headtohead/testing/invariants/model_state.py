@@ -16,6 +16,9 @@ from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import SentenceBatch, Subject, explicit_forward, forward
 from headtohead.testing.verdict import LOGITS, Verdict, logit_changes, violated, within, worst
 
+SHORT = 2
+"""Number of tokens of the sentences of a shorter pass."""
+
 
 @invariant("parameter-count")
 def parameter_count_equals_the_closed_form(subject: Subject) -> Verdict:
@@ -141,7 +144,7 @@ def a_pass_has_no_side_effects(subject: Subject) -> Verdict:
 
 @torch.no_grad()
 def _logits_after_other_passes(subject: Subject) -> list[Verdict]:
-    """Return verdicts on the logits of a model before and after other passes, and of a used and a fresh model."""
+    """Return verdicts on the logits of a model before and after other passes, and of models with other first passes."""
     sentences = subject.sentences
     reordered = sentences.map(lambda tensor: tensor.flip(1))
     used = subject.build(subject.seeds)
@@ -153,10 +156,34 @@ def _logits_after_other_passes(subject: Subject) -> list[Verdict]:
     quantity = "change of logits by earlier passes over other sentences"
     change = logit_changes(after - before, sentences.target_nonpad)
     change_of_reordered = logit_changes(difference, reordered.target_nonpad)
-    return [
+    verdicts = [
         within(change, quantity, LOGITS, 0.0),
         within(change_of_reordered, quantity, LOGITS, 0.0),
     ]
+    if subject.only_length is None:
+        verdicts.append(_logits_after_a_short_pass(subject, before))
+    return verdicts
+
+
+def _logits_after_a_short_pass(subject: Subject, logits: Tensor) -> Verdict:
+    """Return a verdict on a model whose first pass has shorter sentences.
+
+    Args:
+        subject: The variant.
+        logits: Those of the model whose first pass has the sentences themselves.
+    """
+    sentences = subject.sentences
+    short = replace(
+        sentences,
+        source=sentences.source[:, :, :SHORT],
+        source_lengths=sentences.source_lengths.clamp(max=SHORT),
+        target=sentences.target[:, :, :SHORT],
+        target_lengths=sentences.target_lengths.clamp(max=SHORT),
+    )
+    model = subject.build(subject.seeds)
+    forward(model, short)
+    change = logit_changes(forward(model, sentences) - logits, sentences.target_nonpad)
+    return within(change, "change of logits by a shorter first pass", LOGITS, 0.0)
 
 
 @torch.no_grad()

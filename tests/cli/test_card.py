@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import cards
 import results as pages
 from headtohead import api
 from headtohead.analysis.study import Analysis
@@ -182,7 +183,7 @@ def test_an_author_goes_from_a_new_plugin_to_a_card_on_the_results_page(
     assert_page_has_the_differences_of_the_runs(repository, page)
     analysis = Analysis(load_frames(repository / "runs" / "card-my-idea"), "test/exact_match")
     assert_texts_are_judged_on_loss(Report(analysis))
-    monkeypatch.setattr(pages, "ROOT", repository)
+    monkeypatch.setattr(cards, "ROOT", repository)
     with separate_registry():  # the plugin is not registered where the pages are generated
         pages.write(page.parent, repository / "reports")
     index = (page.parent / "README.md").read_text(encoding="utf-8")

@@ -357,7 +357,7 @@ def contrasts_of_rest(page: Page, lead: str) -> list[Contrast]:
 
 LEADS = re.compile(
     rf"({'|'.join(map(re.escape, REST))})"
-    rf"(?: {N}| \(each at most {N} in either direction\)|| \(no interval exceeds ±{N}\))?(?=: )"
+    rf"(?: {N}| \(each at most {N} in either direction\)| \(no interval exceeds ±{N}\))?(?=: )"
 )
 
 

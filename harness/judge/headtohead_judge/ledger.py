@@ -1,7 +1,7 @@
 """A ledger of changes that are tested one after another: each candidate against the incumbent, the last kept change.
 
-LORD++ (`headtohead_judge.online`) gives each decision its level, so that at most 5 % of the kept changes are
-expected to be no improvement. ``benchmarks/simulation.py`` simulates chains of decisions.
+LORD++ (`headtohead_judge.online`) gives each decision its level, so that the expected share of changes without
+an improvement among the kept ones is at most 5 %. ``benchmarks/simulation.py`` simulates chains of decisions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""LORD++: tests one after another, with at most 5 % of all detections expected to be false.
+"""LORD++: tests one after another, with an expected share of false detections of at most 5 %.
 
 A. Ramdas, F. Yang, M. J. Wainwright and M. I. Jordan, Online control of the false discovery rate with decaying memory,
 NeurIPS 2017, arXiv:1710.00499, section 3.
